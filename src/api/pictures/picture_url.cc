@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "base/base64.h"
+#include "base/coding/base64.h"
 
 namespace reprise::api {
 namespace {

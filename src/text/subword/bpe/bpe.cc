@@ -114,8 +114,8 @@ Status Bpe::AddMerges(const VocabSpec& spec) {
   return OkStatus();
 }
 
-// Files of SentencePiece and tekken.json have no merges: two neighbours merge if what they spell is a token, and the
-// token with the highest score goes first. Equal scores have equal rank.
+// Files of SentencePiece and tekken.json have no merges: two neighbours merge if what they spell is
+// a token, and the token with the highest score goes first. Equal scores have equal rank.
 Status Bpe::DeriveMerges(const VocabSpec& spec) {
   // SentencePiece's own limit is 16 characters unless it is told otherwise. Beyond this a token is
   // never made by merging; it would take time in the square of its length to find out how.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/base64.h"
+#include "base/coding/base64.h"
 #include "text/split/scanner.h"
 #include "text/vocab/json/fields.h"
 

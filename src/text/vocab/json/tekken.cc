@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/base64.h"
+#include "base/coding/base64.h"
 #include "text/subword/byte_alphabet.h"
 #include "text/vocab/json/fields.h"
 

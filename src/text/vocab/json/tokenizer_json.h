@@ -8,9 +8,10 @@
 
 namespace reprise {
 
-// Reads a Hugging Face tokenizer.json, or a tekken.json (tekken.h), by what it holds. Fails with kDataLoss if the file is broken, with
-// kUnimplemented and the name of the part if it uses something that is not supported here; it never
-// guesses, because a tokenizer that is nearly right is wrong.
+// Reads a Hugging Face tokenizer.json, or a tekken.json (tekken.h), by what it holds. Fails with
+// kDataLoss if the file is broken, with kUnimplemented and the name of the part if it uses
+// something that is not supported here; it never guesses, because a tokenizer that is nearly right
+// is wrong.
 //
 // Supported: models BPE (byte-level or with byte fallback) and Unigram; normalizers NFC, Prepend,
 // Replace, Strip, Precompiled; pre-tokenizers ByteLevel, Split, Digits, Punctuation, Metaspace,
