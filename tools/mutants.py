@@ -26,6 +26,7 @@ CACHE = [("cache_test", "src/cache/cache_test")]
 TIER = [("tier_test", "src/tier/tier_test")]
 MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
+DEVICE = [("device_test", "src/device/device_test")]
 GRAMMAR = [("grammar_test", "src/grammar/grammar_test")]
 HOSTILE = [("grammar_hostile_test", "src/grammar/grammar_hostile_test")]
 BASE = [("base_test", "src/base/base_test")]
@@ -374,6 +375,8 @@ MUTANTS = [
     ("last_block_not_merged", "src/kernels/cpu/attention.cc",
      "p < task.partial + task.block_end - task.block_begin; ++p) {",
      "p < task.partial + std::min(task.block_end - task.block_begin, 200); ++p) {", KERNELS),
+    ("siblings_compute", "src/device/processors.cc",
+     "return std::min(processors.at_once, processors.core_count());", "return processors.at_once;", DEVICE),
     ("window_one_block_short", "src/kernels/cpu/attention.cc",
      "const int begin = FirstSeen(call.params, s.position + row) / kKeys;",
      "const int begin = FirstSeen(call.params, s.position + row) / kKeys + (s.position > 4096 ? 1 : 0);",

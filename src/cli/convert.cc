@@ -70,7 +70,7 @@ void DefineConvert(Flags* flags) {
              {.required = true});
   flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
   flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
-  flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
+  flags->Add("--threads", &options->threads, "default: one per core", {.min = 1, .max = 1024});
   flags->SetAction([options]() -> Status {
     REPRISE_ASSIGN(options->model, FindModel(options->model));
     return Run(*options);

@@ -33,7 +33,7 @@ void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->Add("MODEL,-m,--model", &options->path,
              "GGUF file, Hugging Face folder, or hf:ORG/REPO[:QUANTISATION] of the hub "
              "(default: the bundled model)");
-  flags->Add("--threads", &options->threads, "threads that compute (default: one per CPU)",
+  flags->Add("--threads", &options->threads, "threads that compute (default: one per core)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:NUMBER");
   flags->Add("--vram-mib", &options->vram_mib,

@@ -27,7 +27,7 @@ struct ModelOptions {
   std::string path;
   std::string kv = "f16";
   std::string weights;  // empty: as stored
-  int threads = 0;      // 0: one per CPU
+  int threads = 0;      // 0: one per core
   std::string device = "auto";
   std::string devices;         // several, by name; empty: `device`
   std::vector<size_t> layers;  // on each of them; empty: as memory allows

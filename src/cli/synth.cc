@@ -159,7 +159,7 @@ void DefineSynth(Flags* flags) {
   flags->Add("--seed", &options->seed, "of the random weights");
   flags->Add("--repeat", &options->repeated,
              "the first few megabytes of each matrix again and again: quicker, for benchmarks");
-  flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
+  flags->Add("--threads", &options->threads, "default: one per core", {.min = 1, .max = 1024});
   flags->SetAction([options] { return Run(*options); });
 }
 

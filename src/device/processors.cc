@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -71,11 +72,38 @@ std::vector<int> AffinityMask() {
   return cpus;
 }
 
+// The first of the CPUs that share a core with `cpu` ("0,64", "2-3"), which names the core.
+int CoreOf(const std::string& root, int cpu) {
+  const std::string siblings = ReadOrEmpty(root + "/sys/devices/system/cpu/cpu" +
+                                           std::to_string(cpu) + "/topology/thread_siblings_list");
+  int first = 0;
+  const char* end = siblings.data() + siblings.size();
+  const auto parsed = std::from_chars(siblings.data(), end, first);
+  return parsed.ec == std::errc() && first >= 0 ? first : cpu;
+}
+
+// Sets cpus and cores.
+void FindCores(const std::string& root, const std::vector<int>& mask, Processors* found) {
+  std::map<int, size_t> index;  // of a core, by its name
+  for (const int cpu : mask) {
+    const auto [at, added] = index.emplace(CoreOf(root, cpu), found->cores.size());
+    if (added) found->cores.emplace_back();
+    found->cores[at->second].push_back(cpu);
+  }
+  for (size_t sibling = 0; found->cpus.size() < mask.size(); ++sibling) {
+    for (const std::vector<int>& core : found->cores) {
+      if (sibling < core.size()) found->cpus.push_back(core[sibling]);
+    }
+  }
+}
+
 }  // namespace
 
-Processors FindProcessors(const std::string& root) {
+Processors FindProcessors(const std::string& root) { return FindProcessors(root, AffinityMask()); }
+
+Processors FindProcessors(const std::string& root, const std::vector<int>& mask) {
   Processors found;
-  found.cpus = AffinityMask();
+  FindCores(root, mask, &found);
   int64_t at_once = static_cast<int64_t>(found.cpus.size());
   // Lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1).
   const std::string groups = ReadOrEmpty(root + "/proc/self/cgroup");
@@ -99,9 +127,16 @@ Processors FindProcessors(const std::string& root) {
   return found;
 }
 
-bool MayPin(const Processors& processors, int thread_count) {
-  return thread_count == static_cast<int>(processors.cpus.size()) &&
-         processors.at_once == thread_count;
+int DefaultThreads(const Processors& processors) {
+  return std::min(processors.at_once, processors.core_count());
+}
+
+std::vector<int> CpusOfThread(const Processors& processors, int thread_count, int thread) {
+  const size_t count = static_cast<size_t>(thread_count), index = static_cast<size_t>(thread);
+  if (static_cast<size_t>(processors.at_once) != processors.cpus.size()) return {};
+  if (count == processors.cpus.size()) return {processors.cpus[index]};
+  if (count == processors.cores.size()) return processors.cores[index];
+  return {};
 }
 
 }  // namespace reprise

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that limits of control groups count, whichever version sets them and on whatever level,
-// and that nobody is pinned to CPUs that others may be using.
+// that cores come before their siblings, and that nobody is bound to CPUs that others may be using.
 #include "device/processors.h"
 
 #include <gtest/gtest.h>
@@ -68,16 +68,56 @@ TEST_F(ProcessorsTest, NonsenseIsNoLimit) {
   }
 }
 
-TEST(MayPinTest, OnlyWhereNothingIsLeftToChoose) {
-  EXPECT_TRUE(MayPin({{0, 1, 2, 3}, 4}, 4));
-  EXPECT_FALSE(MayPin({{0, 1, 2, 3}, 4}, 3));  // which three?
-  EXPECT_FALSE(MayPin({{0, 1, 2, 3}, 4}, 5));
-  EXPECT_FALSE(MayPin({{0, 1, 2, 3}, 2}, 2));  // half of the time of four
-  EXPECT_FALSE(MayPin({{0, 1, 2, 3}, 2}, 4));
+// Four CPUs on two cores, numbered as Linux numbers them: siblings behind, or side by side.
+TEST_F(ProcessorsTest, CoresComeBeforeTheirSiblings) {
+  const auto siblings = [&](int cpu, const std::string& list) {
+    const std::string folder = "sys/devices/system/cpu/cpu" + std::to_string(cpu);
+    Write(folder + "/topology/thread_siblings_list", list + "\n");
+  };
+  for (const int cpu : {0, 2}) siblings(cpu, "0,2");
+  for (const int cpu : {1, 3}) siblings(cpu, "1,3");
+  Processors found = FindProcessors(root_, {0, 1, 2, 3});
+  EXPECT_EQ(found.cpus, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(found.cores, (std::vector<std::vector<int>>{{0, 2}, {1, 3}}));
+  EXPECT_EQ(DefaultThreads(found), 2);
+
+  for (const int cpu : {0, 1}) siblings(cpu, "0-1");
+  for (const int cpu : {2, 3}) siblings(cpu, "2-3");
+  found = FindProcessors(root_, {0, 1, 2, 3});
+  EXPECT_EQ(found.cpus, (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(found.cores, (std::vector<std::vector<int>>{{0, 1}, {2, 3}}));
+  // A mask leaves one of a core, and a CPU that nothing is known of.
+  found = FindProcessors(root_, {1, 2, 3, 7});
+  EXPECT_EQ(found.cpus, (std::vector<int>{1, 2, 7, 3}));
+  EXPECT_EQ(DefaultThreads(found), 3);
+  // Less time than cores.
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(DefaultThreads(FindProcessors(root_, {1, 2, 3, 7})), 2);
+}
+
+TEST_F(ProcessorsTest, RubbishAboutSiblingsIsACoreOfOnesOwn) {
+  for (const char* text : {"", "x", "-1", ",3"}) {
+    Write("sys/devices/system/cpu/cpu3/topology/thread_siblings_list", text);
+    EXPECT_EQ(FindProcessors(root_, {3, 5}).cores.size(), 2u) << text;
+  }
+}
+
+TEST(CpusOfThreadTest, OnlyWhereNothingIsLeftToChoose) {
+  using Cpus = std::vector<int>;
+  EXPECT_EQ(CpusOfThread({{0, 1, 2, 3}, 4}, 4, 3), Cpus{3});
+  EXPECT_EQ(CpusOfThread({{0, 1, 2, 3}, 4}, 3, 1), Cpus());  // which three?
+  EXPECT_EQ(CpusOfThread({{0, 1, 2, 3}, 4}, 5, 4), Cpus());
+  EXPECT_EQ(CpusOfThread({{0, 1, 2, 3}, 2}, 2, 1), Cpus());  // half of the time of four
+  EXPECT_EQ(CpusOfThread({{0, 1, 2, 3}, 2}, 4, 1), Cpus());
+  const Processors siblings = {{0, 2, 1, 3}, 4, {{0, 1}, {2, 3}}};
+  EXPECT_EQ(CpusOfThread(siblings, 4, 1), Cpus{2});
+  EXPECT_EQ(CpusOfThread(siblings, 2, 1), (Cpus{2, 3}));
+  EXPECT_EQ(CpusOfThread(siblings, 3, 1), Cpus());
 }
 
 // Workers of a pool that leaves CPUs to others keep the whole mask.
-TEST(MayPinTest, ThreadsOfAPartialPoolAreFree) {
+TEST(CpusOfThreadTest, ThreadsOfAPartialPoolAreFree) {
   const Processors processors = FindProcessors();
   const int threads = static_cast<int>(processors.cpus.size()) + 1;  // as a smaller pool would be
   ThreadPool pool(threads);

@@ -28,26 +28,23 @@ void Pause() {
 #endif
 }
 
-void PinToCpu(pthread_t thread, int cpu) {
+void Bind(pthread_t thread, const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
   // Refusal (a container without the right) costs speed, not correctness.
   static_cast<void>(::pthread_setaffinity_np(thread, sizeof set, &set));
 }
 
 }  // namespace
 
-int UsableCpuCount() { return FindProcessors().at_once; }
-
 ThreadPool::ThreadPool(int thread_count)
-    : thread_count_(thread_count > 0 ? thread_count : UsableCpuCount()) {
+    : thread_count_(thread_count > 0 ? thread_count : DefaultThreads(FindProcessors())) {
   const Processors processors = FindProcessors();
-  const bool pin = MayPin(processors, thread_count_);
   for (int thread = 1; thread < thread_count_; ++thread) {
     threads_.emplace_back([this, thread] { Work(thread); });
-    if (pin)
-      PinToCpu(threads_.back().native_handle(), processors.cpus[static_cast<size_t>(thread)]);
+    Bind(threads_.back().native_handle(), CpusOfThread(processors, thread_count_, thread));
   }
 }
 

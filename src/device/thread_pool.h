@@ -9,10 +9,10 @@
 
 namespace reprise {
 
-// Threads that run one function together. The caller is thread 0; the others (pinned where MayPin
-// says so) wait for work: they spin for a short while (the next op of a step comes within
-// microseconds), then sleep in the kernel, so an idle server costs no CPU and a busy neighbour is
-// not starved by spinning.
+// Threads that run one function together. The caller is thread 0; the others (bound to what
+// CpusOfThread of device/processors.h says) wait for work: they spin for a short while (the next op
+// of a step comes within microseconds), then sleep in the kernel, so an idle server costs no CPU
+// and a busy neighbour is not starved by spinning.
 //
 // Results must not depend on the number of threads or on which thread does what: an op divides its
 // *output elements* among threads and never a reduction.
@@ -21,7 +21,7 @@ namespace reprise {
 // Costs: Run with nothing to do takes about a microsecond on two cores (bench: thread_pool_bench).
 class ThreadPool {
  public:
-  // 0 means one per CPU that this process may use.
+  // 0 means one per core that this process may use: DefaultThreads of device/processors.h.
   explicit ThreadPool(int thread_count = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -81,8 +81,5 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
-
-// CPUs that this process may use at once (device/processors.h).
-int UsableCpuCount();
 
 }  // namespace reprise

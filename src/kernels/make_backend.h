@@ -17,7 +17,7 @@ struct DeviceOptions {
   // "auto" (a GPU if this program and this machine have one, else the CPU), "cpu", "cuda" or
   // "cuda:<number>".
   std::string device = "auto";
-  int threads = 0;        // of the CPU; 0: one per CPU that this process may use
+  int threads = 0;        // of the CPU; 0: one per core that this process may use
   size_t memory_max = 0;  // bytes of a GPU's memory that may be used; 0: what is free
 };
 

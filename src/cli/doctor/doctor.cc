@@ -116,7 +116,7 @@ void PrintMachine(const Diagnosis& found) {
   const Program& program = found.program;
   std::printf("This machine\n");
   const int allowed = static_cast<int>(machine.processors.cpus.size());
-  const int used = std::min(allowed, machine.processors.at_once);
+  const int used = std::min(allowed, DefaultThreads(machine.processors));
   Line("CPU", (machine.cpu_name.empty() ? "" : machine.cpu_name + ": ") +
                   fmt::format("{} of {} CPUs are used", used, std::max(machine.cpus, allowed)));
   Line("kernels",
