@@ -120,7 +120,32 @@ def files(rng):
     sixteen = b"".join(b"\0" + bytes(rng.randrange(256) for _ in range(5 * 6)) for _ in range(4))
     out["rgb16.png"] = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)) +
                         chunk(b"IDAT", zlib.compress(sixteen)) + chunk(b"IEND", b""))
+    gifs(out)
     return out
+
+
+def gifs(out):
+    rgb = Image.fromarray(generated(19, 13, 5, 2))
+    smooth = Image.fromarray(generated(61, 47, 9, 1))
+
+    def save(name, image, **options):
+        data = io.BytesIO()
+        image.save(data, "GIF", **options)
+        out[name] = data.getvalue()
+
+    save("rgb.gif", rgb.quantize(64), interlace=0)
+    save("interlaced.gif", smooth.quantize(256), interlace=1)
+    save("grey.gif", smooth.convert("L"))
+    save("bits.gif", rgb.convert("1"))
+    save("transparent.gif", rgb.quantize(5), transparency=1)
+    save("moving.gif", rgb.quantize(8), save_all=True, append_images=[smooth.crop((0, 0, 19, 13)).quantize(8)], duration=50)
+    # A frame that lies beside and beyond its screen, with colours of its own, behind a comment.
+    frame = bytes([2]) + b"\x02\x84\x51\x00"
+    control = b"!\xf9\x04\x01\x05\x00\x02\x00"
+    out["apart.gif"] = (b"GIF89a\x04\x00\x03\x00\x80\x01\x00" + bytes(range(6)) + b"!\xfe\x05hello\x00" + control +
+                        b",\x03\x00\x02\x00\x02\x00\x01\x00\x81" + bytes(range(100, 112)) + frame + b";")
+    out["cut.gif"] = out["rgb.gif"][:-40]
+    out["bomb.gif"] = b"GIF89a\xff\xff\xff\xff\x70\x00\x00,\x00\x00\x00\x00\xff\xff\xff\xff\x00" + frame + b";"
 
 
 def main():

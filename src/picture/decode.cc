@@ -23,10 +23,10 @@ Result<Format> FindFormat(std::string_view file) {
   if (file.starts_with("RIFF") && file.size() >= 12 && file.substr(8, 4) == "WEBP") {
     return Format{ReadWebpSize, DecodeWebp};
   }
-  if (file.starts_with("GIF8")) {
-    return InvalidArgument("pictures in GIF are not supported; send PNG, JPEG or WebP");
+  if (file.starts_with("GIF87a") || file.starts_with("GIF89a")) {
+    return Format{ReadGifSize, DecodeGif};
   }
-  return InvalidArgument("this is no picture in PNG, JPEG or WebP");
+  return InvalidArgument("this is no picture in PNG, JPEG, WebP or GIF");
 }
 
 }  // namespace
