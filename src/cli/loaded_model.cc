@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -96,6 +98,23 @@ std::string DescribePlacement(const Placement& placement, const Devices& devices
   return text + "; the vocabulary on " + name(Placement::kHome);
 }
 
+// GGUF files of towers in the folder of a model, by their names.
+std::vector<std::string> FindMmprojs(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::error_code error;
+  const fs::path parent = fs::path(model).parent_path();
+  fs::directory_iterator entry(parent.empty() ? fs::path(".") : parent, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (name.find("mmproj") == name.npos || !name.ends_with(".gguf")) continue;
+    found.push_back(entry->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
 Status LoadedModel::OpenDevices() {
@@ -117,6 +136,34 @@ Status LoadedModel::OpenDevices() {
   return OkStatus();
 }
 
+// Of a GGUF model: the file that was named, or the one beside it.
+Status LoadedModel::OpenMmproj() {
+  if (checkpoint_->format() != CheckpointFormat::kGguf) {
+    if (options_.mmproj.empty()) return OkStatus();
+    return InvalidArgument("--mmproj is for GGUF models: a folder has its tower in it");
+  }
+  std::string path;
+  if (!options_.mmproj.empty()) {
+    REPRISE_ASSIGN(path, FindModel(options_.mmproj));
+  } else if (const std::vector<std::string> found = FindMmprojs(path_); found.size() == 1) {
+    path = found[0];
+  } else if (found.size() > 1) {
+    Log(LogLevel::kWarning, "no pictures: " + std::to_string(found.size()) +
+                                " towers lie beside the model; name one with --mmproj, as in "
+                                "--mmproj " +
+                                found[0]);
+  }
+  if (path.empty()) return OkStatus();
+  auto opened = OpenCheckpoint(path);
+  if (!opened.ok()) {
+    if (!options_.mmproj.empty()) return opened.status();
+    Log(LogLevel::kWarning, "no pictures: " + opened.status().message());
+    return OkStatus();
+  }
+  mmproj_.emplace(std::move(*opened));
+  return OkStatus();
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   REPRISE_ASSIGN(const std::string path, FindModel(options.path));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(options));
@@ -124,6 +171,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   loaded->path_ = path;
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   loaded->checkpoint_.emplace(std::move(checkpoint));
+  if (options.tower) REPRISE_TRY(loaded->OpenMmproj());
   REPRISE_TRY(loaded->Read());
   loaded->card_ = loaded->model_->card();
   loaded->adaptable_ = loaded->model_->adaptable();
@@ -135,6 +183,8 @@ Status LoadedModel::Read() {
   load.kv = KvType(options_.kv);
   load.context_tokens = options_.context_tokens;
   load.tower = options_.tower;
+  load.mmproj = mmproj_ ? &*mmproj_ : nullptr;
+  load.mmproj_needed = !options_.mmproj.empty();
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "device/buffer.h"
 #include "kernels/backend.h"
 #include "kernels/devices/devices.h"
@@ -254,7 +255,8 @@ Status WeightLoader::CheckMemory(const std::vector<LayerBytes>& layers, size_t h
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
   for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
-  Progress progress(total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  Progress progress(
+      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));
@@ -487,6 +489,26 @@ std::vector<double> ShareOut(const StateSpec& state, size_t devices) {
   return shares;
 }
 
+// The tower at that place, if it is one for this model.
+Result<std::shared_ptr<const VisionTower>> TowerOf(const Checkpoint& place, const ModelCard& card,
+                                                   const OpContext& context) {
+  if (place.format() == CheckpointFormat::kGguf) {
+    if (!card.family.starts_with("qwen3_5")) {
+      return InvalidArgument("models of the family " + card.family + " do not see pictures here");
+    }
+    if (!context.backend->sees()) {
+      return Unimplemented("towers are not computed on this device; use --device cpu");
+    }
+  }
+  REPRISE_ASSIGN(std::shared_ptr<const VisionTower> tower, LoadTower(place, context));
+  if (tower != nullptr && tower->card().dim != card.dim) {
+    return InvalidArgument(
+        "its tower gives vectors of another width than the model's layers take (" +
+        std::to_string(tower->card().dim) + ", not " + std::to_string(card.dim) + ")");
+  }
+  return tower;
+}
+
 }  // namespace
 
 std::string HfTensorPrefix(const Checkpoint& checkpoint) {
@@ -560,11 +582,14 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
     options.devices->memory().SetShares(ShareOut(model->state_spec(), all.size()));
   }
   if (options.tower) {
-    auto tower = LoadTower(checkpoint, context);
-    if (!tower.ok()) return tower.status().Annotate(checkpoint.path());
-    if (*tower != nullptr && (*tower)->card().dim != card->dim) {
-      return InvalidArgument(checkpoint.path() +
-                             ": its tower gives vectors of another width than its layers take");
+    const Checkpoint* place = gguf ? options.mmproj : &checkpoint;
+    auto tower =
+        place != nullptr ? TowerOf(*place, *card, context) : std::shared_ptr<const VisionTower>();
+    if (!tower.ok()) {
+      const Status status = tower.status().Annotate(place->path());
+      if (!gguf || options.mmproj_needed) return status;
+      Log(LogLevel::kWarning, "no pictures: " + status.message());
+      tower = std::shared_ptr<const VisionTower>();
     }
     if (*tower != nullptr) card->weight_bytes += (*tower)->card().weight_bytes;
     model->HoldTower(std::move(*tower));

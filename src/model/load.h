@@ -36,6 +36,10 @@ struct LoadOptions {
   // Memory that may be used; 0: what the machine has available.
   size_t memory_max = 0;
   bool tower = false;  // what looks at pictures as well, where there is one
+  // The GGUF file of the tower of a GGUF model, which has none in itself. Null: none. Where
+  // `mmproj_needed` is false, a file that is not the tower of this model is passed over.
+  const Checkpoint* mmproj = nullptr;
+  bool mmproj_needed = true;
   // The devices that it lies on, if they are several: the context is that of the first, and they
   // outlive the model. Where it lies on them; hears what came of it, before anything is read.
   Devices* devices = nullptr;

@@ -1,5 +1,7 @@
 """Pictures: that none is taken for another, and that what stands behind one stands where it should."""
 
+PICTURE = [("picture_test", "src/picture/picture_test")]
+MODEL = [("model_test", "src/model/model_test")]
 TESTS = [("model_test", "src/model/model_test"), ("pictures_test", "tests/pictures_test"),
          ("state_test", "src/state/state_test")]
 MUTANTS = [(*mutant, TESTS) for mutant in [
@@ -17,4 +19,9 @@ MUTANTS = [(*mutant, TESTS) for mutant in [
      "params.sees = int(patches_);", "params.sees = 0;"),
     ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
      "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
-]]
+]] + [
+    ("colours_of_the_screen", "src/picture/gif.cc", "frame_.colours = ordered ? grey : colours;",
+     "if (frame_.data.empty() && frame_.width == 0) frame_.colours = ordered ? grey : colours;", PICTURE),
+    ("second_frame_first", "src/model/vision/qwen_tower.cc", "{&patch_weights_, &second_frame_}",
+     "{&second_frame_, &patch_weights_}", MODEL),
+]

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kKnown[] = {"qwen3_5", "qwen3_5_vision", "qwen3_5_moe",
                                        "qwen3_5_moe_vision"};
+constexpr std::string_view kMmprojArchitecture = "clip";
 constexpr std::string_view kFirstTensor = "patch_embed.proj.weight";
 
 // What stands before the names of the tower's tensors; empty: there are none.
@@ -116,18 +117,66 @@ Result<PatchRules> ReadPatchRules(const Checkpoint& checkpoint) {
   return PatchRules();
 }
 
+namespace {
+
+// Pictures as a GGUF file of a tower has them prepared; what it does not say is as in a folder that
+// says nothing.
+Result<PatchRules> ReadGgufRules(const Checkpoint& mmproj) {
+  const Metadata vision = mmproj.metadata().Section("clip").Section("vision");
+  constexpr IntRange kPixels{1, int64_t{1} << 26};
+  PatchRules rules;
+  REPRISE_ASSIGN(const int64_t patch, vision.IntOr("patch_size", rules.patch, {1, 64}));
+  REPRISE_ASSIGN(const int64_t merge, vision.IntOr("spatial_merge_size", rules.merge, {1, 4}));
+  REPRISE_ASSIGN(rules.pixels_min, vision.IntOr("image_min_pixels", rules.pixels_min, kPixels));
+  REPRISE_ASSIGN(rules.pixels_max, vision.IntOr("image_max_pixels", rules.pixels_max, kPixels));
+  rules.patch = int(patch);
+  rules.merge = int(merge);
+  const auto three = [&](std::string_view key, double least, std::array<float, 3>* out) {
+    if (!vision.Has(key)) return OkStatus();
+    REPRISE_ASSIGN(const std::vector<double> values, vision.Numbers(key, 3));
+    if (values.size() != 3) return DataLoss(std::string(key) + " must be three numbers");
+    for (size_t i = 0; i < 3; ++i) {
+      if (!(values[i] >= least && values[i] < 16)) {
+        return DataLoss(std::string(key) + " must be three numbers within their range");
+      }
+      (*out)[i] = float(values[i]);
+    }
+    return OkStatus();
+  };
+  REPRISE_TRY(three("image_mean", -16, &rules.mean));
+  REPRISE_TRY(three("image_std", 1e-3, &rules.deviation));
+  if (rules.pixels_min > rules.pixels_max) {
+    return DataLoss("the least size of pictures is above the greatest");
+  }
+  return rules;
+}
+
+// Whether there is a tower that is known; `prefix` is what stands before its tensors.
+Result<bool> HasTower(const Checkpoint& checkpoint, ConfigReader* config, std::string* prefix) {
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    if (checkpoint.architecture() == kMmprojArchitecture) return true;
+    return InvalidArgument("it is a model of the architecture " +
+                           Quoted(checkpoint.architecture()) + ", not the tower of one (mmproj)");
+  }
+  *prefix = TowerPrefix(checkpoint);
+  const std::string type = config->Text({"vision_config.model_type", ""}, "");
+  return !prefix->empty() &&
+         std::find(std::begin(kKnown), std::end(kKnown), type) != std::end(kKnown);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const VisionTower>> LoadTower(const Checkpoint& checkpoint,
                                                      const OpContext& context) {
   std::shared_ptr<const VisionTower> none;
-  if (checkpoint.format() != CheckpointFormat::kHuggingFace) return none;
   if (!context.backend->sees()) return none;
-  const std::string prefix = TowerPrefix(checkpoint);
+  std::string prefix;
   ConfigReader config(checkpoint);
-  const std::string type = config.Text({"vision_config.model_type", ""}, "");
-  if (prefix.empty() || std::find(std::begin(kKnown), std::end(kKnown), type) == std::end(kKnown)) {
-    return none;
-  }
-  REPRISE_ASSIGN(const PatchRules rules, ReadPatchRules(checkpoint));
+  REPRISE_ASSIGN(const bool there, HasTower(checkpoint, &config, &prefix));
+  if (!there) return none;
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  REPRISE_ASSIGN(const PatchRules rules,
+                 gguf ? ReadGgufRules(checkpoint) : ReadPatchRules(checkpoint));
   REPRISE_ASSIGN(std::shared_ptr<QwenTower> tower, QwenTower::Make(&config, rules));
   TensorPlan plan(prefix);
   tower->DeclareTensors(&plan);

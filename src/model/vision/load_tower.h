@@ -14,8 +14,8 @@ namespace reprise {
 // there is neither, as Qwen3.5 is published. Fails if what it says is not supported.
 Result<PatchRules> ReadPatchRules(const Checkpoint& checkpoint);
 
-// The tower of a checkpoint; null if it has none, or none that is known. Fails if it is not as it
-// should be.
+// The tower of a folder, or a GGUF file that is a tower alone (mmproj); null if a folder has none,
+// or none that is known, or the device does not see. Fails if it is not as it should be.
 Result<std::shared_ptr<const VisionTower>> LoadTower(const Checkpoint& checkpoint,
                                                      const OpContext& context);
 

@@ -16,31 +16,60 @@ namespace {
 
 constexpr IntRange kSmall{1, 1024};
 
-ConfigKey Key(std::string_view name) { return {name, ""}; }
+// A parameter by its names in config.json (behind "vision_config.") and in the metadata of a GGUF
+// file of projector type qwen3vl_merger (behind "clip.").
+ConfigKey Key(std::string_view name, std::string_view gguf = "") { return {name, gguf}; }
+
+// What GGUF files say besides, and nothing here computes otherwise.
+void CheckProjector(ConfigReader* config) {
+  if (!config->gguf()) return;
+  const std::string type = config->Text(Key("", "projector_type"), "");
+  if (type != QwenTower::kProjector) {
+    config->Refuse("a tower with the projector '" + type + "' is not supported (" +
+                   std::string(QwenTower::kProjector) + " is)");
+  }
+  if (!config->Bool(Key("", "use_gelu"), true)) config->Refuse("the tower must use GELU");
+  const double eps = config->Number(Key("", "vision.attention.layer_norm_epsilon"), {0, 1}, 1e-6);
+  if (float(eps) != 1e-6f) config->Refuse("the norms of the tower must add 1e-6");
+  for (const int64_t deep : config->Ints(Key("", "vision.is_deepstack_layers"), 1024, {0, 1})) {
+    if (deep != 0) config->Refuse("towers with deepstack are not supported");
+  }
+}
+
+// Of the table of positions. GGUF files say the size of the square picture that it covers.
+int64_t PositionsOf(ConfigReader* config, const PatchRules& rules) {
+  if (!config->gguf()) return config->Int(Key("vision_config.num_position_embeddings"), kAnySize);
+  const int64_t side = config->Int(Key("", "vision.image_size"), kAnySize) / rules.patch;
+  return side * side;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const PatchRules& rules) {
   Shape shape;
-  shape.depth = int(config->Int(Key("vision_config.depth"), kSmall));
-  shape.dim = config->Int(Key("vision_config.hidden_size"), kAnySize);
-  shape.hidden = config->Int(Key("vision_config.intermediate_size"), kAnySize);
-  shape.heads = int(config->Int(Key("vision_config.num_heads"), kSmall));
-  shape.out = config->Int(Key("vision_config.out_hidden_size"), kAnySize);
+  shape.depth = int(config->Int(Key("vision_config.depth", "vision.block_count"), kSmall));
+  shape.dim = config->Int(Key("vision_config.hidden_size", "vision.embedding_length"), kAnySize);
+  shape.hidden =
+      config->Int(Key("vision_config.intermediate_size", "vision.feed_forward_length"), kAnySize);
+  shape.heads =
+      int(config->Int(Key("vision_config.num_heads", "vision.attention.head_count"), kSmall));
+  shape.out = config->Int(Key("vision_config.out_hidden_size", "vision.projection_dim"), kAnySize);
   shape.theta = config->Number(Key("vision_config.rope_parameters.rope_theta"), {1, 1e9}, 10000);
-  const int64_t positions = config->Int(Key("vision_config.num_position_embeddings"), kAnySize);
+  CheckProjector(config);
+  const int64_t positions = PositionsOf(config, rules);
   shape.table_side = int(std::lround(std::sqrt(double(positions))));
-  const auto must_be = [&](std::string_view name, int64_t wanted, int64_t fallback) {
+  const auto must_be = [&](std::string_view name, std::string_view gguf, int64_t wanted,
+                           int64_t fallback) {
     const std::string key = "vision_config." + std::string(name);
-    const int64_t value = config->Int(Key(key), kAnySize, fallback);
+    const int64_t value = config->Int(Key(key, gguf), kAnySize, fallback);
     if (value == wanted) return;
     config->Refuse("a tower with " + std::string(name) + " " + std::to_string(value) +
                    " is not supported where pictures are prepared with " + std::to_string(wanted));
   };
-  must_be("patch_size", rules.patch, 16);
-  must_be("temporal_patch_size", rules.frames, 2);
-  must_be("spatial_merge_size", rules.merge, 2);
-  must_be("in_channels", 3, 3);
+  must_be("patch_size", "vision.patch_size", rules.patch, 16);
+  must_be("temporal_patch_size", "", rules.frames, 2);
+  must_be("spatial_merge_size", "vision.spatial_merge_size", rules.merge, 2);
+  must_be("in_channels", "", 3, 3);
   const std::string act = config->Text(Key("vision_config.hidden_act"), "gelu_pytorch_tanh");
   if (act != "gelu_pytorch_tanh") config->Refuse("a tower with '" + act + "' is not supported");
   if (!config->Ints(Key("vision_config.deepstack_visual_indexes"), 64, {0, 1024}).empty()) {
@@ -55,7 +84,7 @@ Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const P
     config->Refuse("the tower's heads or positions do not divide evenly");
   }
   REPRISE_TRY(config->status());
-  std::unique_ptr<QwenTower> tower(new QwenTower(shape));
+  std::unique_ptr<QwenTower> tower(new QwenTower(shape, config->gguf()));
   tower->card_.family = "qwen3_5";
   tower->card_.rules = rules;
   tower->card_.dim = shape.out;
@@ -66,32 +95,40 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
   const Shape& s = shape_;
   const int64_t values = int64_t{3} * card_.rules.frames * card_.rules.patch * card_.rules.patch;
   const int64_t merged = s.dim * card_.rules.merge * card_.rules.merge;
-  const auto name = [&](const std::string& hf) { return plan->Global(hf, ""); };
-  const auto linear = [&](const std::string& hf, int64_t rows, int64_t cols, Matrix* weight,
-                          Vector* bias) {
-    plan->AddMatrix(name(hf + ".weight"), rows, cols, weight);
-    plan->AddVector(name(hf + ".bias"), rows, bias);
+  const auto linear = [&](const std::string& hf, const std::string& gguf, int64_t rows,
+                          int64_t cols, Matrix* weight, Vector* bias) {
+    plan->AddMatrix(plan->Global(hf + ".weight", gguf + ".weight"), rows, cols, weight);
+    plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), rows, bias);
   };
-  const auto norm = [&](const std::string& hf, Vector* weight, Vector* bias) {
-    plan->AddVector(name(hf + ".weight"), s.dim, weight);
-    plan->AddVector(name(hf + ".bias"), s.dim, bias);
+  const auto norm = [&](const std::string& hf, const std::string& gguf, Vector* weight,
+                        Vector* bias) {
+    plan->AddVector(plan->Global(hf + ".weight", gguf + ".weight"), s.dim, weight);
+    plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), s.dim, bias);
   };
-  plan->AddVector(name("patch_embed.proj.weight"), s.dim * values, &patch_weights_);
-  plan->AddVector(name("patch_embed.proj.bias"), s.dim, &patch_bias_);
-  plan->AddVector(name("pos_embed.weight"), int64_t{s.table_side} * s.table_side * s.dim, &table_);
+  if (gguf_) {
+    // The convolution over two frames is one tensor for each.
+    plan->AddVector(plan->Global("", "v.patch_embd.weight"), s.dim * values / 2, &patch_weights_);
+    plan->AddVector(plan->Global("", "v.patch_embd.weight.1"), s.dim * values / 2, &second_frame_);
+  } else {
+    plan->AddVector(plan->Global("patch_embed.proj.weight", ""), s.dim * values, &patch_weights_);
+  }
+  plan->AddVector(plan->Global("patch_embed.proj.bias", "v.patch_embd.bias"), s.dim, &patch_bias_);
+  plan->AddVector(plan->Global("pos_embed.weight", "v.position_embd.weight"),
+                  int64_t{s.table_side} * s.table_side * s.dim, &table_);
   for (int i = 0; i < s.depth; ++i) {
     Layer& layer = layers_[size_t(i)];
-    const std::string block = "blocks." + std::to_string(i) + ".";
-    norm(block + "norm1", &layer.norm1, &layer.norm1_bias);
-    linear(block + "attn.qkv", 3 * s.dim, s.dim, &layer.qkv, &layer.qkv_bias);
-    linear(block + "attn.proj", s.dim, s.dim, &layer.proj, &layer.proj_bias);
-    norm(block + "norm2", &layer.norm2, &layer.norm2_bias);
-    linear(block + "mlp.linear_fc1", s.hidden, s.dim, &layer.fc1, &layer.fc1_bias);
-    linear(block + "mlp.linear_fc2", s.dim, s.hidden, &layer.fc2, &layer.fc2_bias);
+    const std::string hf = "blocks." + std::to_string(i) + ".";
+    const std::string gguf = "v.blk." + std::to_string(i) + ".";
+    norm(hf + "norm1", gguf + "ln1", &layer.norm1, &layer.norm1_bias);
+    linear(hf + "attn.qkv", gguf + "attn_qkv", 3 * s.dim, s.dim, &layer.qkv, &layer.qkv_bias);
+    linear(hf + "attn.proj", gguf + "attn_out", s.dim, s.dim, &layer.proj, &layer.proj_bias);
+    norm(hf + "norm2", gguf + "ln2", &layer.norm2, &layer.norm2_bias);
+    linear(hf + "mlp.linear_fc1", gguf + "ffn_up", s.hidden, s.dim, &layer.fc1, &layer.fc1_bias);
+    linear(hf + "mlp.linear_fc2", gguf + "ffn_down", s.dim, s.hidden, &layer.fc2, &layer.fc2_bias);
   }
-  norm("merger.norm", &merge_norm_, &merge_norm_bias_);
-  linear("merger.linear_fc1", merged, merged, &merge1_, &merge1_bias_);
-  linear("merger.linear_fc2", s.out, merged, &merge2_, &merge2_bias_);
+  norm("merger.norm", "v.post_ln", &merge_norm_, &merge_norm_bias_);
+  linear("merger.linear_fc1", "mm.0", merged, merged, &merge1_, &merge1_bias_);
+  linear("merger.linear_fc2", "mm.2", s.out, merged, &merge2_, &merge2_bias_);
   // Half of a head's angles turn with the row, half with the column, both at the same speeds.
   plan->AddDerived(&frequencies_);
   const int quarter = s.head_dim() / 4;
@@ -102,8 +139,24 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
   }
 }
 
+// [dim, 3, patch, patch] of each frame becomes [dim, 3, frames, patch, patch].
+void QwenTower::JoinFrames() {
+  const size_t square = size_t(card_.rules.patch) * size_t(card_.rules.patch);
+  std::vector<float> joined;
+  joined.reserve(2 * patch_weights_.size());
+  for (size_t at = 0; at < patch_weights_.size(); at += square) {
+    for (const std::vector<float>* frame : {&patch_weights_, &second_frame_}) {
+      joined.insert(joined.end(), frame->begin() + ptrdiff_t(at),
+                    frame->begin() + ptrdiff_t(at + square));
+    }
+  }
+  patch_weights_ = std::move(joined);
+  second_frame_ = {};
+}
+
 // The first product is a convolution in the file.
 Status QwenTower::CompleteWeights(const OpContext& context) {
+  if (gguf_) JoinFrames();
   const int64_t cols = int64_t(patch_weights_.size()) / shape_.dim;
   REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
                  context.backend->MakeMatrix({DType::kF32, 1, shape_.dim, cols}));

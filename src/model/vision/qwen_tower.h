@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "kernels/matrix.h"
@@ -28,7 +29,11 @@ class QwenTower final : public VisionTower {
     int head_dim() const { return int(dim / heads); }
   };
 
-  // Reads `vision_config` of config.json; what is not known is refused by name.
+  // What GGUF files call it (clip.projector_type).
+  static constexpr std::string_view kProjector = "qwen3vl_merger";
+
+  // Reads `vision_config` of config.json, or the metadata of a GGUF file of a tower alone (mmproj);
+  // what is not known is refused by name. REQUIRES: rules.frames == 2 for GGUF.
   static Result<std::unique_ptr<QwenTower>> Make(ConfigReader* config, const PatchRules& rules);
 
   // With pointers into this object; called once.
@@ -49,12 +54,16 @@ class QwenTower final : public VisionTower {
     Vector qkv_bias, proj_bias, fc1_bias, fc2_bias;
   };
 
-  explicit QwenTower(const Shape& shape) : shape_(shape), layers_(size_t(shape.depth)) {}
+  QwenTower(const Shape& shape, bool gguf)
+      : shape_(shape), gguf_(gguf), layers_(size_t(shape.depth)) {}
+  void JoinFrames();
 
   const Shape shape_;
+  const bool gguf_;
   std::vector<uint8_t> axes_;         // of the angles: rows, then columns
   Vector frequencies_;                // [head_dim / 2]
   std::vector<float> patch_weights_;  // until they are packed
+  std::vector<float> second_frame_;   // of a GGUF file, until it is among them
   Matrix patch_;
   Vector patch_bias_;
   std::vector<float> table_;  // [table_side, table_side, dim]

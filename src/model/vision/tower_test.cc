@@ -3,8 +3,11 @@
 // instruction set and number of threads.
 #include "model/vision/tower.h"
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,11 +15,13 @@
 #include "model/model_fixture.h"
 #include "model/vision/load_tower.h"
 #include "model/vision/seen_picture.h"
+#include "weights/format/gguf_writer.h"
 
 namespace reprise {
 namespace {
 
 constexpr char kFolder[] = "tests/vision/qwen3_5";
+constexpr char kMmproj[] = "tests/vision/qwen3_5/mmproj.gguf";
 constexpr TokenId kPictureToken = 258;
 
 std::string ReadFile(const std::string& path) {
@@ -40,16 +45,22 @@ std::vector<float> Look(const VisionTower& tower, const OpContext& context, cons
   return values;
 }
 
-std::unique_ptr<Model> LoadSeeing(const OpContext& context) {
-  const auto checkpoint = OpenCheckpoint(kFolder);
-  CHECK(checkpoint.ok());
+std::unique_ptr<Model> LoadSeeing(const OpContext& context, const Checkpoint& checkpoint,
+                                  const Checkpoint* mmproj) {
   LoadOptions options;
   options.kv = DType::kF32;
   options.tower = true;
-  auto model = LoadModel(*checkpoint, context, options);
+  options.mmproj = mmproj;
+  auto model = LoadModel(checkpoint, context, options);
   if (!model.ok()) ADD_FAILURE() << model.status().message();
   CHECK(model.ok() && (*model)->tower() != nullptr);
   return std::move(*model);
+}
+
+std::unique_ptr<Model> LoadSeeing(const OpContext& context) {
+  const auto checkpoint = OpenCheckpoint(kFolder);
+  CHECK(checkpoint.ok());
+  return LoadSeeing(context, *checkpoint, nullptr);
 }
 
 std::shared_ptr<const SeenPicture> See(const Model& model, const std::string& path) {
@@ -248,6 +259,124 @@ TEST_F(TowerTest, TokensAreThoseOfThePixels) {
   other = card;
   other.rules.mean[2] = 0.25f;
   EXPECT_NE(first_of(other, corpus + "rgb.png"), png);
+}
+
+// From llama.cpp's file of the tower (mmproj) beside a GGUF model: the folder's vectors, bit for
+// bit, and Transformers' logits.
+TEST_F(TowerTest, GgufFilesSeeAsTheFolderDoes) {
+  const std::string path = ::testing::TempDir() + "seeing.gguf";
+  const auto folder = OpenCheckpoint(kFolder);
+  ASSERT_TRUE(folder.ok());
+  ConvertToGguf(*folder, "bf16", path);
+  const auto text = OpenCheckpoint(path);
+  const auto mmproj = OpenCheckpoint(kMmproj);
+  ASSERT_TRUE(text.ok() && mmproj.ok());
+  const auto model = LoadSeeing(machine_.context(), *text, &*mmproj);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->tower()->card().rules.Describe(), model_->tower()->card().rules.Describe());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(Look(*model->tower(), machine_.context(), seen_[i]->pixels), vectors_[i]) << i;
+  }
+  const auto file = MappedFile::Open(std::string(kFolder) + "/vision.safetensors");
+  const auto golden = SafetensorsFile::Parse(file->bytes());
+  const Seeing prompt = Prompt(*golden);
+  const std::vector<float> logits = RunSeeing(*model, machine_.context(), prompt, 0);
+  EXPECT_LE(WorstOf(logits, ReadFloats(*golden, "logits")), 1e-4);
+  std::remove(path.c_str());
+}
+
+// The file of the tower with one value changed: `put` writes it under `key`, or leaves it out.
+std::string WithValue(const std::string& key, const std::function<void(GgufWriter*)>& put) {
+  const auto map = MappedFile::Open(kMmproj);
+  CHECK(map.ok());
+  const auto file = GgufFile::Parse(map->bytes());
+  CHECK(file.ok());
+  GgufWriter writer;
+  put(&writer);
+  for (const GgufFile::Entry& entry : file->entries()) {
+    if (entry.key != key) writer.PutValue(entry.key, entry.value);
+  }
+  for (const StoredTensor& tensor : file->tensors()) {
+    CHECK(writer.AddTensor(tensor.name, tensor.dtype, tensor.shape).ok());
+  }
+  const std::string path = ::testing::TempDir() + "changed_mmproj.gguf";
+  CHECK(writer.Open(path).ok());
+  for (const StoredTensor& tensor : file->tensors()) CHECK(writer.Append(tensor.bytes).ok());
+  CHECK(writer.Finish().ok());
+  return path;
+}
+
+TEST(LoadTowerTest, WrongGgufFilesAreRefused) {
+  TestMachine machine;
+  const auto refusal = [&](const std::string& path) {
+    const auto checkpoint = OpenCheckpoint(path);
+    CHECK(checkpoint.ok());
+    const auto tower = LoadTower(*checkpoint, machine.context());
+    return tower.ok() ? std::string() : tower.status().message();
+  };
+  const auto expect = [&](const std::string& key, const std::string& sentence,
+                          const std::function<void(GgufWriter*)>& put) {
+    const std::string said = refusal(WithValue(key, put));
+    EXPECT_NE(said.find(sentence), std::string::npos) << key << ": " << said;
+  };
+  EXPECT_EQ(refusal(WithValue("", [](GgufWriter*) {})), "");
+  const std::string vision = "clip.vision.";
+  const auto number = [&](const std::string& key, uint32_t value, const std::string& sentence) {
+    expect(vision + key, sentence,
+           [&](GgufWriter* out) { out->Put<uint32_t>(vision + key, value); });
+  };
+  expect("clip.projector_type", "the projector 'qwen2.5vl_merger' is not supported",
+         [](GgufWriter* out) { out->PutString("clip.projector_type", "qwen2.5vl_merger"); });
+  expect("clip.projector_type", "the projector '' is not supported", [](GgufWriter*) {});
+  expect("clip.use_gelu", "the tower must use GELU",
+         [](GgufWriter* out) { out->Put<bool>("clip.use_gelu", false); });
+  expect(vision + "attention.layer_norm_epsilon", "must add 1e-6",
+         [&](GgufWriter* out) { out->Put<float>(vision + "attention.layer_norm_epsilon", 1e-5f); });
+  expect(vision + "is_deepstack_layers", "deepstack", [&](GgufWriter* out) {
+    out->PutArray<int32_t>(vision + "is_deepstack_layers", std::array<int32_t, 2>{0, 1});
+  });
+  number("block_count", 3, "\"v.blk.2.ln1.weight\" is missing");
+  number("block_count", 1, "is not known for this family");
+  number("embedding_length", 56, "has shape");
+  number("image_size", 64, "\"v.position_embd.weight\" has shape");
+  number("patch_size", 65, "patch_size");
+  number("spatial_merge_size", 3, "merges 3 x 3 patches");
+  number("image_min_pixels", 1 << 20, "the least size of pictures is above the greatest");
+  expect(vision + "image_std", "image_std must be three numbers", [&](GgufWriter* out) {
+    out->PutArray<float>(vision + "image_std", std::array<float, 2>{0.5f, 0.5f});
+  });
+}
+
+// What lies beside a model and is not its tower stops the model only where it was asked for.
+TEST(LoadTowerTest, TheTowerOfAnotherModelIsRefused) {
+  TestMachine machine;
+  const std::string path = ::testing::TempDir() + "other_model.gguf";
+  const auto refusal = [&](const char* folder, const std::string& tower, bool needed) {
+    const auto source = OpenCheckpoint(folder);
+    CHECK(source.ok());
+    ConvertToGguf(*source, "f32", path);
+    const auto text = OpenCheckpoint(path);
+    const auto mmproj = OpenCheckpoint(tower);
+    CHECK(text.ok() && mmproj.ok());
+    LoadOptions options;
+    options.tower = true;
+    options.mmproj = &*mmproj;
+    options.mmproj_needed = needed;
+    const auto model = LoadModel(*text, machine.context(), options);
+    if (!model.ok()) return model.status().message();
+    EXPECT_EQ((*model)->tower(), nullptr);
+    return std::string();
+  };
+  EXPECT_NE(refusal("tests/golden/qwen3", kMmproj, true).find("the family qwen3 do not see"),
+            std::string::npos);
+  EXPECT_NE(refusal("tests/golden/qwen3_5", kMmproj, true).find("vectors of another width"),
+            std::string::npos);
+  EXPECT_NE(refusal("tests/golden/qwen3_5", "tests/data/tiny.gguf", true)
+                .find("it is a model of the architecture \"qwen3\", not the tower of one"),
+            std::string::npos);
+  EXPECT_EQ(refusal("tests/golden/qwen3", kMmproj, false), "");
+  EXPECT_EQ(refusal("tests/golden/qwen3_5", kMmproj, false), "");
+  std::remove(path.c_str());
 }
 
 TEST(LoadTowerTest, OnlyWhereItIsAskedForAndThere) {

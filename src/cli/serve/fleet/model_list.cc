@@ -53,6 +53,9 @@ void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>*
   flags->SetHeading(kModelHeading);
   flags->Add("--tokenizer", &model->tokenizer,
              "tokenizer.json, or a folder with one, for a model without a tokenizer");
+  flags->Add("--mmproj", &model->model.mmproj,
+             "GGUF file of the tower of a GGUF model that sees pictures (default: the one beside "
+             "the model, mmproj*.gguf)");
   flags->Add("--pooling", &model->pooling,
              "how /v1/embeddings makes a vector of a text, for a model that does not say: mean or "
              "last",
@@ -111,6 +114,7 @@ Result<ServeOptions> ReadModel(const ServeOptions& server, const std::string& na
   ServeOptions model = server;
   model.aliases = {name};
   model.model.path.clear();
+  model.model.mmproj.clear();
   model.loras.clear();
   std::vector<std::string> aliases;
   Flags flags("[models." + name + "]", "");

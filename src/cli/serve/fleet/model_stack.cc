@@ -175,14 +175,22 @@ Status ModelStack::LoadText() {
 Status ModelStack::OpenEyes() {
   const VisionTower* tower = loaded_->model().tower();
   if (tower == nullptr) return OkStatus();
-  ConfigReader config(loaded_->checkpoint());
-  const int64_t token = config.Int({"image_token_id", ""}, {0, loaded_->card().vocab_size - 1});
-  REPRISE_TRY(config.status());
+  int64_t token = text_.tokenizer().FindToken("<|image_pad|>");
+  if (loaded_->checkpoint().format() == CheckpointFormat::kHuggingFace) {
+    ConfigReader config(loaded_->checkpoint());
+    token = config.Int({"image_token_id", ""}, {0, loaded_->card().vocab_size - 1});
+    REPRISE_TRY(config.status());
+  }
+  if (token < 0) {
+    return InvalidArgument(
+        "the vocabulary has no <|image_pad|>, which stands for pictures; "
+        "--ignore-images serves the model without its tower");
+  }
   served_.picture_token = static_cast<int32_t>(token);
   served_.see = [card = tower->card()](std::string_view file, const PictureLimits& limits) {
     return SeePicture(card, file, limits);
   };
-  Log(LogLevel::kInfo, "pictures: PNG, JPEG and WebP, by the model's own tower (" +
+  Log(LogLevel::kInfo, "pictures: PNG, JPEG, WebP and GIF, by the model's own tower (" +
                            FormatBytes(tower->card().weight_bytes) + ")");
   return OkStatus();
 }
@@ -222,9 +230,8 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   least_state_bytes_ = LeastBudget(card.state, cache);
   EngineOptions engine;
   size_t draft_bytes = 0;
-  REPRISE_ASSIGN(
-      engine.speculation,
-      MakeSpeculation(cache, shared, FindAvailableMemory(memory).bytes, &draft_bytes));
+  REPRISE_ASSIGN(engine.speculation,
+                 MakeSpeculation(cache, shared, FindAvailableMemory(memory).bytes, &draft_bytes));
   if (shared.memory_bytes > 0) {
     // The fleet shares the memory out: it says how much of this the model has at any time.
     if (awake_bytes() + least_state_bytes_ > shared.memory_bytes) {
@@ -295,14 +302,14 @@ Result<SpeculationOptions> ModelStack::MakeSpeculation(const CacheOptions& cache
   }
   if (path.empty()) return speculation;
   if (shared.model_count > 1) {
-    return Unimplemented("--draft-model is for a server of one model: the memory of several is "
-                         "shared out without it");
+    return Unimplemented(
+        "--draft-model is for a server of one model: the memory of several is "
+        "shared out without it");
   }
   ModelOptions model = options_.model;
   model.context_tokens = cache.context_tokens;
   REPRISE_ASSIGN(draft_, DraftModel::Load(path, model, text_.tokenizer()));
-  REPRISE_ASSIGN(speculation.model,
-                 draft_->MakeDrafter(cache, free_bytes, *shared.clock, bytes));
+  REPRISE_ASSIGN(speculation.model, draft_->MakeDrafter(cache, free_bytes, *shared.clock, bytes));
   return speculation;
 }
 
