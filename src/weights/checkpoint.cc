@@ -133,9 +133,17 @@ class CheckpointOpener {
     return OkStatus();
   }
 
-  // The matrices of a quantised folder.
+  // The matrices of a quantised folder. Older ones of ModelOpt say what they are in a file of their
+  // own.
   void AddRecipes() {
     const JsonValue* quantization = parts_->metadata.FindJson("quantization_config");
+    std::optional<JsonDocument> own;
+    if (quantization == nullptr) {
+      const auto text = ReadFile(parts_->path + "/hf_quant_config.json", kConfigBytesMax);
+      auto config = JsonDocument::Parse(text.ok() ? FromModelOptFile(*text) : std::string());
+      if (config.ok()) own.emplace(std::move(*config));
+      if (own) quantization = &own->root();
+    }
     if (quantization == nullptr || !quantization->is_object()) return;
     std::vector<StoredPart> all;
     for (size_t file = 0; file < parts_->shards.size(); ++file) {

@@ -8,6 +8,11 @@
 namespace reprise {
 namespace {
 
+// How layers of ModelOpt's folders are quantised; of a mixture, those that are by the others.
+constexpr std::string_view kModelOptAlgorithms[] = {
+    "NVFP4",          "W4A16_NVFP4", "W4A8_NVFP4_FP8", "FP8", "FP8_PER_CHANNEL_PER_TOKEN",
+    "MIXED_PRECISION"};
+
 std::string_view TextOf(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.Find(key);
   return value != nullptr && value->is_string() ? value->as_string() : std::string_view();
@@ -47,7 +52,8 @@ class Finder {
   bool Fill(Recipe* recipe) const;
   bool FillBytes(const std::string& stem, Recipe* recipe) const;
   bool FillIntegers(const std::string& stem, Recipe* recipe) const;
-  bool FillNvfp4(const std::string& stem, Recipe* recipe) const;
+  bool FillNvfp4(const std::string& stem, std::string_view global, Recipe* recipe) const;
+  bool ByModelOpt() const { return method_.starts_with("modelopt"); }
   bool FillAwq(const std::string& stem, Recipe* recipe) const;
   bool FillGptq(const std::string& stem, Recipe* recipe) const;
 
@@ -68,6 +74,14 @@ class Finder {
 Status Finder::CheckMethod() const {
   const std::string other = "; take the original weights or a GGUF file";
   if (method_ == "fp8" || method_ == "compressed-tensors") return OkStatus();
+  if (ByModelOpt()) {
+    const std::string_view algorithm = TextOf(quantization_, "quant_algo");
+    for (const std::string_view known : kModelOptAlgorithms) {
+      if (algorithm == known) return OkStatus();
+    }
+    return InvalidArgument("weights of ModelOpt by the algorithm " + Quoted(algorithm) +
+                           " are not supported (NVFP4 and FP8 are)" + other);
+  }
   if (method_ == "awq") {
     const std::string_view version = TextOf(quantization_, "version");
     if (version.empty() || version == "gemm" || version == "GEMM") return OkStatus();
@@ -82,8 +96,8 @@ Status Finder::CheckMethod() const {
   }
   return InvalidArgument(
       "weights quantised by " + (method_.empty() ? "an unnamed method" : Quoted(method_)) +
-      " (quantization_config) are not supported (fp8, mxfp4, compressed-tensors, awq "
-      "and gptq are)" +
+      " (quantization_config) are not supported (fp8, mxfp4, compressed-tensors, "
+      "modelopt, awq and gptq are)" +
       other);
 }
 
@@ -103,11 +117,16 @@ bool Finder::Fill(Recipe* recipe) const {
     filled = method_ == "awq" ? FillAwq(*of, recipe) : FillGptq(*of, recipe);
   } else if (const auto packed = stem(".weight_packed")) {
     recipe->name = *packed + ".weight";
-    filled = data.type == "I32" ? FillIntegers(*packed, recipe)
-                                : data.type == "U8" && FillNvfp4(*packed, recipe);
+    filled = data.type == "I32"
+                 ? FillIntegers(*packed, recipe)
+                 : data.type == "U8" && FillNvfp4(*packed, ".weight_global_scale", recipe);
   } else if (const auto plain = stem(".weight")) {
     recipe->name = *plain + ".weight";
-    filled = (data.type == "F8_E4M3" || data.type == "I8") && FillBytes(*plain, recipe);
+    filled = ByModelOpt() && data.type == "U8"
+                 ? FillNvfp4(*plain, ".weight_scale_2", recipe)
+                 : (data.type == "F8_E4M3" || data.type == "I8") && FillBytes(*plain, recipe);
+    // Activations that are scaled before the product would not be.
+    filled = filled && !Part(*plain + ".pre_quant_scale").present();
   }
   return filled && (recipe->name == data.name || !by_name_.contains(recipe->name));
 }
@@ -179,14 +198,14 @@ bool Finder::FillIntegers(const std::string& stem, Recipe* recipe) const {
          (recipe->order.type == "I32" && recipe->order.shape.elements() == recipe->cols);
 }
 
-bool Finder::FillNvfp4(const std::string& stem, Recipe* recipe) const {
-  recipe->kind = Recipe::Kind::kNvfp4;
+bool Finder::FillNvfp4(const std::string& stem, std::string_view global, Recipe* recipe) const {
+  recipe->kind = ByModelOpt() ? Recipe::Kind::kModelOpt4 : Recipe::Kind::kNvfp4;
   recipe->bits = 4;
   recipe->result = DType::kBF16;
   recipe->rows = recipe->data.shape[0];
   if (__builtin_mul_overflow(recipe->data.shape[1], 2, &recipe->cols)) return false;
   recipe->scale = Part(stem + ".weight_scale");
-  recipe->global = Part(stem + ".weight_global_scale");
+  recipe->global = Part(stem + std::string(global));
   return recipe->cols % 16 == 0 && recipe->global.type == "F32" &&
          recipe->global.shape.elements() == 1 &&
          Is(recipe->scale, "F8_E4M3", recipe->rows, recipe->cols / 16);
@@ -241,6 +260,17 @@ StoredPart PartOf(const StoredTensor& tensor, int file) {
                                 : tensor.dtype == DType::kBF16 ? "BF16"
                                                                : "I32";
   return {tensor.name, type, tensor.shape, tensor.bytes, file};
+}
+
+std::string FromModelOptFile(std::string_view json) {
+  const auto document = JsonDocument::Parse(json);
+  const JsonValue* inner = document.ok() ? document->root().Find("quantization") : nullptr;
+  const std::string_view algorithm =
+      inner == nullptr ? std::string_view() : TextOf(*inner, "quant_algo");
+  if (algorithm.empty()) return {};
+  std::string text = R"({"quant_method": "modelopt", "quant_algo": )";
+  AppendJsonString(algorithm, &text);
+  return text + "}";
 }
 
 Status CheckQuantisation(const JsonValue& quantization) {

@@ -135,12 +135,17 @@ void MakeGptqRow(const Recipe& recipe, int64_t row, float* out) {
 }
 
 void MakeNvfp4Row(const Recipe& recipe, int64_t row, float* out) {
+  const bool divided = recipe.kind == Recipe::Kind::kNvfp4;
   const float global = FloatAt(recipe.global, 0);
   float scale = 0;
   for (int64_t c = 0; c < recipe.cols; ++c) {
-    if (c % 16 == 0) scale = FloatAt(recipe.scale, (row * recipe.cols + c) / 16) / global;
+    if (c % 16 == 0) {
+      scale = FloatAt(recipe.scale, (row * recipe.cols + c) / 16);
+      scale = divided ? scale / global : scale * global;
+    }
     const auto byte = Load<uint8_t>(recipe.data, (row * recipe.cols + c) / 2);
-    out[c] = Rounded(recipe.result, kE2M1[byte >> (c % 2 * 4) & 15] * scale);
+    const int level = byte >> (c % 2 * 4) & 15;
+    out[c] = Rounded(recipe.result, kE2M1[level == 8 && !divided ? 0 : level] * scale);
   }
 }
 
@@ -159,6 +164,7 @@ void MakeRow(const Recipe& recipe, int64_t row, float* out) {
     case Recipe::Kind::kGptq:
       return MakeGptqRow(recipe, row, out);
     case Recipe::Kind::kNvfp4:
+    case Recipe::Kind::kModelOpt4:
       return MakeNvfp4Row(recipe, row, out);
   }
 }

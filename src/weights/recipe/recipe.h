@@ -45,11 +45,12 @@ StoredPart PartOf(const StoredTensor& tensor, int file);
 //               stored less zero_shift; scale [groups, rows]; order [cols], the group of a column
 //   kNvfp4      data U8 [rows, cols / 2], two floats of four bits a byte, low one first; scale
 //               F8_E4M3 [rows, cols / 16]; global F32;  data * (scale / global)
+//   kModelOpt4  the same by ModelOpt, which has no negative zero;  data * (scale * global)
 //
 // A group number outside [0, groups) makes a NaN, which the logits show.
 // Thread safety: immutable. The parts are views of the folder's files.
 struct Recipe {
-  enum class Kind : uint8_t { kFp8, kInt8, kIntegers, kAwq, kGptq, kNvfp4 };
+  enum class Kind : uint8_t { kFp8, kInt8, kIntegers, kAwq, kGptq, kNvfp4, kModelOpt4 };
 
   std::string name;  // of the matrix
   Kind kind = Kind::kFp8;
@@ -70,6 +71,10 @@ struct Recipe {
 
 // REQUIRES: 0 <= row < recipe.rows; `out` has room for cols.
 void MakeRow(const Recipe& recipe, int64_t row, float* out);
+
+// What hf_quant_config.json, ModelOpt's own file, says, as a quantization_config in JSON; empty if
+// it says nothing.
+std::string FromModelOptFile(std::string_view json);
 
 // One sentence where the method of a quantization_config, or a setting of it, is none of the above.
 Status CheckQuantisation(const JsonValue& quantization);

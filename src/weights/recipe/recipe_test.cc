@@ -42,6 +42,11 @@ int Compare(const std::string& name) {
 
 TEST(Recipe, Fp8InBlocksAndWhole) { EXPECT_EQ(Compare("fp8"), 3); }
 TEST(Recipe, CompressedTensors) { EXPECT_EQ(Compare("compressed-tensors"), 16); }
+// Named in config.json, or in a file of ModelOpt's own.
+TEST(Recipe, ModelOpt) {
+  EXPECT_EQ(Compare("modelopt"), 2);
+  EXPECT_EQ(Compare("modelopt_file"), 2);
+}
 TEST(Recipe, Awq) { EXPECT_EQ(Compare("awq"), 1); }
 TEST(Recipe, GptqInAnyOrder) {
   EXPECT_EQ(Compare("gptq"), 1);
@@ -98,6 +103,20 @@ TEST(Recipe, PartsThatDoNotFitAreNone) {
   EXPECT_TRUE(twice.Find(kGptq).empty());
 }
 
+// ModelOpt's weights whose activations are scaled first are none that we compute.
+TEST(Recipe, WeightsBehindScaledActivationsAreNone) {
+  constexpr char kConfig[] = R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})";
+  Folder folder;
+  folder.Add("x.weight", "U8", {4, 16}, 1);
+  folder.Add("x.weight_scale", "F8_E4M3", {4, 2}, 1);
+  EXPECT_TRUE(folder.Find(kConfig).empty());
+  folder.Add("x.weight_scale_2", "F32", {}, 4);
+  EXPECT_EQ(folder.Find(kConfig).size(), 1u);
+  EXPECT_TRUE(folder.Find(R"({"quant_method": "fp8"})").empty());
+  folder.Add("x.pre_quant_scale", "BF16", {32}, 2);
+  EXPECT_TRUE(folder.Find(kConfig).empty());
+}
+
 // The values are those of a group that exists, or a NaN that the logits show.
 TEST(Recipe, GroupsOutsideMakeNaN) {
   Folder folder = Gptq();
@@ -124,6 +143,14 @@ TEST(Recipe, OtherMethodsAreRefusedByName) {
             std::string::npos);
   EXPECT_NE(told(R"({"quant_method": "gptq", "bits": 3})").find("3 bits"), std::string::npos);
   EXPECT_NE(told("{}").find("an unnamed method"), std::string::npos);
+  EXPECT_EQ(told(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})"), "");
+  EXPECT_EQ(told(FromModelOptFile(R"({"quantization": {"quant_algo": "FP8"}})")), "");
+  EXPECT_NE(told(R"({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"})").find("W4A16_AWQ"),
+            std::string::npos);
+  for (const char* nothing :
+       {"", "[]", "{}", R"({"quantization": 1})", R"({"quantization": {}})"}) {
+    EXPECT_EQ(FromModelOptFile(nothing), "");
+  }
 }
 
 }  // namespace
