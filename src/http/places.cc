@@ -1,7 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/places.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+
 namespace reprise::http {
+
+std::string ClientOf(const std::string& address) {
+  in6_addr six = {};
+  const std::string number = address.substr(0, address.find('%'));  // without its interface
+  if (::inet_pton(AF_INET6, number.c_str(), &six) != 1) return address;
+  char text[INET6_ADDRSTRLEN] = {};
+  if (IN6_IS_ADDR_V4MAPPED(&six)) {
+    return ::inet_ntop(AF_INET, &six.s6_addr[12], text, sizeof(text));
+  }
+  if (IN6_IS_ADDR_LOOPBACK(&six)) return number;
+  std::fill(six.s6_addr + 8, six.s6_addr + 16, uint8_t{0});
+  return std::string(::inet_ntop(AF_INET6, &six, text, sizeof(text))) + "/64";
+}
 
 bool Places::Enter(Connection* connection, const std::string& address, Connection** leaves) {
   *leaves = nullptr;

@@ -11,9 +11,14 @@ namespace reprise::http {
 
 class Connection;
 
+// Who has an address, as a socket writes it: an IPv4 address is one client. One client may have all
+// addresses of an IPv6 network, so these are one: "2001:db8::/64".
+std::string ClientOf(const std::string& address);
+
 // Which connections there are, and which of them goes when one more comes.
 //
-// 1. There are at most `count_max` connections, and one address has at most `address_max` of them.
+// 1. There are at most `count_max` connections, and one address (as ClientOf has it) has at most
+//    `address_max` of them.
 // 2. A connection that waits for a request gives way. When there is no place for a new one, the
 //    connection that has waited longest is closed: of the same address, if that has its share, else
 //    of the address that has the most. So idle connections, however many, keep nobody out.

@@ -28,17 +28,6 @@ constexpr int kBacklog = 1024;
 constexpr std::chrono::milliseconds kSweepMax{500};
 constexpr std::chrono::milliseconds kSweepMin{5};
 
-// One client may have all addresses of an IPv6 network.
-std::string NameOf(const asio::ip::address& address) {
-  if (!address.is_v6() || address.to_v6().is_loopback()) return address.to_string();
-  if (address.to_v6().is_v4_mapped()) {
-    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
-  }
-  asio::ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
-  std::fill(bytes.begin() + 8, bytes.end(), uint8_t{0});
-  return asio::ip::address_v6(bytes).to_string() + "/64";
-}
-
 std::string RandomPrefix() {
   std::random_device random;
   char text[16];
@@ -145,8 +134,8 @@ void Server::Loop::Take(tcp::socket socket) {
   if (error) return;  // it has left
   auto transport =
       hub->tls ? hub->tls->MakeTransport(std::move(socket)) : MakePlainTransport(std::move(socket));
-  const auto connection =
-      std::make_shared<Connection>(hub, std::move(transport), NameOf(client.address()));
+  const auto connection = std::make_shared<Connection>(hub, std::move(transport),
+                                                       ClientOf(client.address().to_string()));
   Connection* leaves = nullptr;
   if (hub->places->Enter(connection.get(), connection->address(), &leaves)) {
     if (leaves != nullptr) ++hub->counters.connections_evicted;
