@@ -66,8 +66,8 @@ class DeviceMemory {
   virtual void Download(void* to, DevicePtr<const std::byte> from, size_t bytes) = 0;
   virtual void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) = 0;
   virtual void Zero(DevicePtr<std::byte> to, size_t bytes) = 0;
-  // Whether Copy and Zero are done by the thread that calls, before they return, and any thread may
-  // call them.
+  // Whether copies, fills and Discard are done by the thread that calls, before they return, and
+  // any thread may call them. (Not Discard of a UnitMemory.)
   virtual bool copies_by_caller() const { return false; }
   // Returns when everything asked for so far is done.
   virtual void Synchronize() = 0;

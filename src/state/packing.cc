@@ -59,25 +59,29 @@ void StatePacking::Read(DeviceMemory& device, DevicePtr<const std::byte> state, 
   }
 }
 
-void StatePacking::Write(DeviceMemory& device, DevicePtr<std::byte> state,
+void StatePacking::Write(DeviceMemory& device, DevicePtr<std::byte> state, size_t offset,
                          std::span<const std::byte> packed) const {
-  if (!rounded_) return device.Upload(state, packed.data(), packed.size());
-  CHECK(packed.size() == bytes_);
+  if (!rounded_) return device.Upload(state + int64_t(offset), packed.data(), packed.size());
+  CHECK(offset % 2 == 0 && packed.size() % 2 == 0 && offset + packed.size() <= bytes_);
   std::vector<float> numbers;
   for (const Tensor& tensor : tensors_) {
-    const std::byte* from = packed.data() + tensor.packed;
-    if (!tensor.round) device.Upload(state + int64_t(tensor.offset), from, tensor.bytes);
-    const size_t all = tensor.round ? tensor.bytes / sizeof(float) : 0;
-    for (size_t done = 0; done < all;) {
-      numbers.resize(std::min(kPieceNumbers, all - done));
-      for (size_t i = 0; i < numbers.size(); ++i) {
+    size_t at = std::max(offset, tensor.packed);
+    const size_t end = std::min(offset + packed.size(), tensor.packed + tensor.packed_bytes());
+    if (at < end && !tensor.round) {
+      device.Upload(state + int64_t(tensor.offset + at - tensor.packed),
+                    packed.data() + (at - offset), end - at);
+    }
+    while (at < end && tensor.round) {
+      const size_t count = std::min(kPieceNumbers, (end - at) / 2);
+      numbers.resize(count);
+      for (size_t i = 0; i < count; ++i) {
         uint16_t bits = 0;
-        std::memcpy(&bits, from + 2 * (done + i), sizeof(bits));
+        std::memcpy(&bits, packed.data() + (at - offset) + 2 * i, sizeof(bits));
         numbers[i] = BF16ToF32(bits);
       }
-      device.Upload(state + int64_t(tensor.offset + done * sizeof(float)), numbers.data(),
-                    numbers.size() * sizeof(float));
-      done += numbers.size();
+      device.Upload(state + int64_t(tensor.offset + (at - tensor.packed) * 2), numbers.data(),
+                    count * sizeof(float));
+      at += 2 * count;
     }
   }
 }

@@ -30,8 +30,8 @@ class StatePacking {
   // REQUIRES: offset and size are even, where rounded.
   void Read(DeviceMemory& device, DevicePtr<const std::byte> state, size_t offset,
             std::span<std::byte> out) const;
-  // All of a state. Padding between tensors stays as it is.
-  void Write(DeviceMemory& device, DevicePtr<std::byte> state,
+  // The same, the other way. Padding between tensors stays as it is.
+  void Write(DeviceMemory& device, DevicePtr<std::byte> state, size_t offset,
              std::span<const std::byte> packed) const;
 
  private:

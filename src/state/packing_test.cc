@@ -62,7 +62,7 @@ TEST_F(PackingTest, AsInMemory) {
   packing.Read(HostMemory(), state_.buffer.data(), 0, packed);
   EXPECT_EQ(packed, state_.Get());
   State other(state_.bytes);
-  packing.Write(HostMemory(), other.buffer.data(), packed);
+  packing.Write(HostMemory(), other.buffer.data(), 0, packed);
   EXPECT_EQ(other.Get(), state_.Get());
 }
 
@@ -75,7 +75,7 @@ TEST_F(PackingTest, RoundedNumbersComeBackRoundedAndTheRestAsItWas) {
   std::vector<std::byte> packed(bytes);
   packing.Read(HostMemory(), state_.buffer.data(), 0, packed);
   State other(state_.bytes);
-  packing.Write(HostMemory(), other.buffer.data(), packed);
+  packing.Write(HostMemory(), other.buffer.data(), 0, packed);
   const auto was = state_.Get(), is = other.Get();
   const auto numbers = [&](size_t layer, size_t tensor) {
     for (size_t i = 0; i < layout_.bytes(layer, tensor); i += 4) {
@@ -105,6 +105,13 @@ TEST_F(PackingTest, PartsAreThoseOfTheWhole) {
                    std::span(pieces).subspan(at, std::min(part, pieces.size() - at)));
     }
     EXPECT_EQ(pieces, packed) << part;
+    State whole(state_.bytes), other(state_.bytes);
+    packing.Write(HostMemory(), whole.buffer.data(), 0, packed);
+    for (size_t at = 0; at < packed.size(); at += part) {
+      packing.Write(HostMemory(), other.buffer.data(), at,
+                    std::span(packed).subspan(at, std::min(part, packed.size() - at)));
+    }
+    EXPECT_EQ(other.Get(), whole.Get()) << part;
   }
 }
 

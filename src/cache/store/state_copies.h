@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "cache/store/chore.h"
 #include "device/background.h"
 #include "device/memory.h"
 
@@ -29,6 +29,7 @@ class StateCopies {
  public:
   // What the thread that runs the steps copies at once: less is not worth waiting a step for.
   static constexpr size_t kAtOnceBytes = size_t{1} << 20;
+  static constexpr size_t kPieceBytes = size_t{256} << 10;
 
   explicit StateCopies(DeviceMemory* memory) : memory_(memory) {}
 
@@ -41,8 +42,8 @@ class StateCopies {
   void Await(uint32_t to, std::chrono::nanoseconds timeout);
   // Waits until it is filled. Returns how long that took its thread, the first time.
   std::optional<int64_t> End(uint32_t to);
-  // The state goes out of use: what fills it stops, after the piece that is under way; what reads
-  // it is waited for.
+  // The state goes out of use: what fills it is called off, which takes one piece at most; what
+  // reads it is waited for.
   void Free(uint32_t state);
 
  private:
@@ -50,8 +51,7 @@ class StateCopies {
     uint32_t to = 0;
     std::optional<uint32_t> from;
     int64_t ns = 0;  // once it is done
-    std::atomic<bool> stop = false;
-    std::atomic<bool> done = false;
+    Chore chore;
   };
   using Copies = std::vector<std::shared_ptr<Copy>>;
   Copies::const_iterator Find(uint32_t to) const;

@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 #include "base/rng.h"
 #include "cache/pieces.h"
 #include "cache/store/state_store.h"
 #include "cache/store/unit_arena.h"
+#include "device/disguised_memory.h"
 #include "device/raw.h"
 #include "device/scarce_memory.h"
 
@@ -199,6 +204,80 @@ TEST(StateStore, LargeStatesAreFilledByAnotherThread) {
     apply({.verb = Verb::kFreeState, .from = 1});
     apply({.verb = Verb::kFreeState, .from = 2});
   }
+}
+
+// Copies wait at a gate; what is given back is counted by whoever does it.
+class GatedMemory : public DisguisedMemory {
+ public:
+  bool copies_by_caller() const override { return true; }
+  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+    DisguisedMemory::Copy(to, from, bytes);
+  }
+  void Discard(DevicePtr<std::byte> begin, size_t bytes) override {
+    (std::this_thread::get_id() == caller_ ? by_caller : beside) += bytes;
+    DisguisedMemory::Discard(begin, bytes);
+  }
+  void Open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  std::atomic<size_t> by_caller = 0, beside = 0;
+
+ private:
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+// Whoever gives up a state that is to be filled does not wait for another that is.
+TEST(StateStore, WhatIsNotWantedWaitsForNoOther) {
+  StateSpec spec;
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {3 << 18}, DType::kI32}}});
+  GatedMemory memory;
+  const auto made = StateStore::Make(spec, {0, 4}, memory);
+  ASSERT_TRUE(made.ok());
+  StateStore& store = **made;
+  const auto apply = [&](Action action) { store.Apply({&action, 1}); };
+  ASSERT_TRUE(store.Back({}, std::vector<StateId>{{0}, {1}, {2}}, SIZE_MAX).ok());
+  for (const uint32_t id : {0u, 1u, 2u}) apply({.verb = Verb::kTakeState, .to = id});
+  apply({Verb::kCopyState, 0, 1});
+  apply({.verb = Verb::kClearState, .to = 2});
+  apply({.verb = Verb::kFreeState, .from = 2});  // the copy is still at the gate
+  EXPECT_FALSE(store.filling({2}));
+  EXPECT_TRUE(store.filling({1}));
+  memory.Open();
+  EXPECT_TRUE(store.EndFilling({1}).has_value());
+}
+
+// The system takes milliseconds for pages of a large state: another thread gives them back, and
+// whoever takes the state anew has pages of its own.
+TEST(StateStore, AnotherThreadGivesPagesBack) {
+  constexpr size_t kWords = size_t{3} << 18;
+  StateSpec spec;
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {int64_t{kWords}}, DType::kI32}}});
+  GatedMemory memory;
+  const auto made = StateStore::Make(spec, {0, 2}, memory);
+  ASSERT_TRUE(made.ok());
+  StateStore& store = **made;
+  const auto apply = [&](Action action) { store.Apply({&action, 1}); };
+  for (const uint32_t id : {0u, 1u, 0u, 1u, 0u}) {
+    const StateId state{id};
+    ASSERT_TRUE(store.Back({}, {&state, 1}, spec.state_bytes()).ok());
+    apply({.verb = Verb::kTakeState, .to = id});
+    auto* words = reinterpret_cast<int32_t*>(Raw(store.memory().state(state)));
+    std::fill_n(words, kWords, 7);
+    (void)store.GiveBack(SIZE_MAX);
+    std::this_thread::yield();
+    EXPECT_EQ(std::count(words, words + kWords, 7), int64_t{kWords});
+    apply({.verb = Verb::kFreeState, .from = id});
+    EXPECT_TRUE(store.GiveBack(SIZE_MAX));
+    EXPECT_EQ(store.resident_bytes(), 0u);
+  }
+  EXPECT_EQ(memory.by_caller, 0u);
 }
 
 // A state that was freed a moment ago is the next one to be taken: its pages stay meanwhile.

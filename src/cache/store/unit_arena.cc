@@ -19,6 +19,9 @@ Status UnitArena::Reserve(DeviceMemory& memory, const UnitShape& unit, size_t ca
     return ResourceExhausted(buffer.status().message() + " for state; lower the cache budget");
   }
   buffer_ = std::move(*buffer);
+  const bool in_units = dynamic_cast<UnitMemory*>(&memory) != nullptr;
+  if (memory.copies_by_caller() && !in_units)
+    returns_ = std::make_unique<PageReturn>(&memory, data());
   return OkStatus();
 }
 
@@ -38,6 +41,7 @@ Status UnitArena::Back() {
   for (const uint32_t id : wanted_) {
     Unit& unit = units_[id];
     if (unit.resident) continue;
+    if (returns_ != nullptr) returns_->Await(id * unit_bytes_, unit_bytes_);
     REPRISE_TRY(memory_->Commit(at(id), unit_bytes_));
     unit.resident = true;
     ++resident_count_;
@@ -108,13 +112,19 @@ size_t UnitArena::DiscardUnit(uint32_t id) {
   };
   leave(id);
   if (first <= last) {
-    memory_->Discard(data() + int64_t(first * page_bytes_), (last - first + 1) * page_bytes_);
+    DiscardPages(first, last - first + 1);
     for (size_t i = UnitsOf(first).first; i <= UnitsOf(last).second; ++i) {
       leave(static_cast<uint32_t>(i));
     }
   }
   resident_count_ -= gone;
   return gone * unit_bytes_;
+}
+
+void UnitArena::DiscardPages(size_t first, size_t count) {
+  const size_t offset = first * page_bytes_, bytes = count * page_bytes_;
+  if (returns_ != nullptr) return returns_->Begin(offset, bytes);
+  memory_->Discard(data() + static_cast<int64_t>(offset), bytes);
 }
 
 void UnitArena::Discard(size_t bytes, int64_t before_ms) {

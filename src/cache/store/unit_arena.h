@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "cache/pieces.h"
+#include "cache/store/page_return.h"
 #include "device/joined/unit_memory.h"
 
 namespace reprise {
@@ -18,11 +20,12 @@ namespace reprise {
 // all of them and takes pages only as units are wanted; pages of free units can be given back. So
 // blocks and snapshots share one budget although each could fill it alone.
 //
-// Only Back asks the device for memory, so only it can fail: a unit is backed, then taken.
+// Only Back asks the device for memory, so only it can fail: a unit is backed, then taken. Pages of
+// this process's memory are given back beside the thread that calls; they count as given back.
 //
 // Thread safety: none.
 // Invariants: resident_bytes() counts every unit that was backed since its pages were last given
-// back. Costs: Take and Free O(1); Discard O(pages given back).
+// back. Costs: Take and Free O(1); Discard O(units given back).
 class UnitArena {
  public:
   UnitArena() = default;
@@ -64,6 +67,7 @@ class UnitArena {
   std::pair<size_t, size_t> UnitsOf(size_t page) const;
   bool PageIsFree(size_t page) const;
   size_t DiscardUnit(uint32_t id);
+  void DiscardPages(size_t first, size_t count);
   void Link(uint32_t id);
   void Unlink(uint32_t id);
 
@@ -77,6 +81,7 @@ class UnitArena {
   std::vector<uint32_t> wanted_;
   size_t resident_count_ = 0;
   size_t idle_count_ = 0;
+  std::unique_ptr<PageReturn> returns_;  // ends before the memory does; null: not by another thread
 };
 
 }  // namespace reprise

@@ -12,21 +12,30 @@
 namespace reprise {
 namespace {
 
-// What is asked for in one Poll where this thread copies itself, and how much of what goes out is
-// under way where it does not: what is to come in waits behind it.
-constexpr size_t kInBytes = size_t{16} << 20;
-constexpr size_t kOutBytes = size_t{4} << 20;
+// How much of what goes out is under way where a device copies by itself: what is to come in waits
+// behind it.
 constexpr size_t kOutBytesBeside = size_t{64} << 20;
+// What one call copies into memory that this thread copies into, but not this machine's own.
+constexpr size_t kInBytes = size_t{16} << 20;
+// What comes in on a thread of its own is copied in pieces: nobody waits longer to call it off.
+constexpr size_t kArrivalPieceBytes = size_t{256} << 10;
 
 size_t Pieces(size_t bytes, size_t piece) { return (bytes + piece - 1) / piece; }
+
+// Blocks do not lie across slots.
+size_t SlotBytes(const StateShape& shape) {
+  if (shape.block_bytes == 0) return shape.state_bytes;
+  const size_t least = Pieces(shape.state_bytes, HostTier::kStateSlots);
+  return std::max<size_t>(1, Pieces(least, shape.block_bytes)) * shape.block_bytes;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<HostTier>> HostTier::Make(const StateLayout& layout, size_t bytes,
                                                  DeviceMemory& device, const Clock& clock) {
   const StateShape shape{layout.block_bytes(), layout.state_bytes()};
-  const size_t slot = shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes;
-  const size_t least = (shape.block_bytes > 0 ? slot : 0) + Pieces(shape.state_bytes, slot) * slot;
+  const size_t slot = SlotBytes(shape);
+  const size_t least = Pieces(shape.block_bytes + shape.state_bytes, slot) * slot;
   if (bytes < least || bytes / slot > std::numeric_limits<uint32_t>::max()) {
     return InvalidArgument(
         fmt::format("{:.1f} MiB of host memory cannot hold state of this model: the shortest "
@@ -39,7 +48,7 @@ Result<std::unique_ptr<HostTier>> HostTier::Make(const StateLayout& layout, size
 
 HostTier::HostTier(StateShape shape, std::unique_ptr<HostLane> lane, const Clock& clock)
     : shape_(shape),
-      slot_bytes_(shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes),
+      slot_bytes_(SlotBytes(shape)),
       lane_(std::move(lane)),
       clock_(clock),
       slot_count_(lane_->size() / slot_bytes_) {
@@ -48,7 +57,7 @@ HostTier::HostTier(StateShape shape, std::unique_ptr<HostLane> lane, const Clock
 }
 
 size_t HostTier::SlotsOf(const RecordFacts& facts) const {
-  return facts.block_count + Pieces(facts.state_bytes, slot_bytes_);
+  return Pieces(facts.block_count * shape_.block_bytes + facts.state_bytes, slot_bytes_);
 }
 
 // Where a model has recurrent state, the index knows all that is here unless it has forgotten some;
@@ -67,6 +76,7 @@ void HostTier::Begin(const Move& move) {
     return;
   }
   flight.failed = !PlanFetch(&flight);
+  if (!flight.failed && ComesBeside(flight)) FetchBeside(&flight);
   if (!flight.failed && lane_->beside()) {
     size_t all = std::numeric_limits<size_t>::max();
     lane_->Follow();
@@ -75,13 +85,17 @@ void HostTier::Begin(const Move& move) {
   fetches_.push_back(std::move(flight));
 }
 
-void HostTier::AddStateHops(std::span<const uint32_t> slots, StateId state,
-                            std::vector<Hop>* hops) const {
-  size_t offset = 0;
-  for (const uint32_t slot : slots) {
-    const size_t bytes = std::min(slot_bytes_, shape_.state_bytes - offset);
-    hops->push_back({slot, memory_.state(state) + static_cast<int64_t>(offset), bytes});
-    offset += bytes;
+// Copies between what a record has from `offset` on and a place of the device.
+void HostTier::AddHops(std::span<const uint32_t> slots, size_t offset, DevicePtr<std::byte> there,
+                       size_t bytes, std::vector<Hop>* hops) const {
+  while (bytes > 0) {
+    const size_t within = offset % slot_bytes_;
+    const size_t some = std::min(bytes, slot_bytes_ - within);
+    std::byte* const slot = lane_->data() + slots[offset / slot_bytes_] * slot_bytes_;
+    hops->push_back({slot + within, there, some});
+    there = there + static_cast<int64_t>(some);
+    offset += some;
+    bytes -= some;
   }
 }
 
@@ -97,15 +111,40 @@ bool HostTier::PlanFetch(Flight* flight) {
     for (uint32_t i = 0; i < step.block_count; ++i) {
       const uint32_t block = step.first_block + i;
       const BlockId to = move.blocks[block - static_cast<uint32_t>(move.first_block)];
-      flight->hops.push_back(
-          {slots[block - facts.first_block], memory_.block(to), shape_.block_bytes});
+      AddHops(slots, (block - facts.first_block) * shape_.block_bytes, memory_.block(to),
+              shape_.block_bytes, &flight->hops);
     }
-    if (step.state) AddStateHops(slots.subspan(facts.block_count), move.state, &flight->hops);
+    if (!step.state) continue;
+    AddHops(slots, facts.block_count * shape_.block_bytes, memory_.state(move.state),
+            shape_.state_bytes, &flight->hops);
   }
   flight->held = plan->record;
   catalog_.Hold(plan->record);
   catalog_.Touch(plan->record, ++uses_);
   return true;
+}
+
+bool HostTier::ComesBeside(const Flight& flight) const {
+  size_t bytes = 0;
+  for (const Hop& hop : flight.hops) bytes += hop.bytes;
+  return bytes >= kInBytesPerCall && !lane_->beside() && device_->copies_by_caller();
+}
+
+// All that the thread reads and writes stays as it is until the flight ends.
+void HostTier::FetchBeside(Flight* flight) {
+  flight->arrival = std::make_shared<Chore>();
+  for (const Hop& hop : flight->hops) flight->bytes += hop.bytes;
+  copier_.Post([device = device_, chore = flight->arrival, hops = std::move(flight->hops)] {
+    if (!chore->Begin()) return;
+    for (const Hop& hop : hops) {
+      for (size_t at = 0; at < hop.bytes && !chore->off(); at += kArrivalPieceBytes) {
+        device->Upload(hop.there + static_cast<int64_t>(at), hop.here + at,
+                       std::min(kArrivalPieceBytes, hop.bytes - at));
+      }
+    }
+    chore->End();
+  });
+  flight->hops.clear();
 }
 
 // Asks for copies until so many bytes are under way; of what this thread copies down itself, as
@@ -116,9 +155,10 @@ bool HostTier::Ask(Flight* flight, size_t* bytes_left) {
   while (flight->next < flight->hops.size() && *bytes_left > 0 && (!paced || pace_.MayCopy())) {
     const Hop& hop = flight->hops[flight->next];
     const size_t left = hop.bytes - flight->offset;
-    const size_t bytes = paced ? std::min(left, CopyPace::kPieceBytes) : left;
-    std::byte* const here = At(hop.slot) + flight->offset;
-    const DevicePtr<std::byte> there = hop.at + static_cast<int64_t>(flight->offset);
+    const size_t most = paced ? CopyPace::kPieceBytes : lane_->beside() ? left : *bytes_left;
+    const size_t bytes = std::min(left, most);
+    std::byte* const here = hop.here + flight->offset;
+    const DevicePtr<std::byte> there = hop.there + static_cast<int64_t>(flight->offset);
     const auto copy = [&] { out ? lane_->Out(here, there, bytes) : lane_->In(there, here, bytes); };
     paced ? pace_.Spend(copy) : copy();
     flight->bytes += bytes;
@@ -138,11 +178,13 @@ void HostTier::Release(Flight* flight) {
   free_.insert(free_.end(), flight->slots.begin(), flight->slots.end());
 }
 
-// Copies that were asked for go on; whatever the device or the lane is asked next comes after them.
+// Copies that a device was asked for go on; whatever it or the lane is asked next comes after them.
+// What another thread copies in ends with the piece that is under way.
 void HostTier::Cancel(uint64_t move) {
   const auto cancel = [&](Flight& flight) {
     if (flight.move.id != move) return false;
     if (flight.bytes > 0) lane_->Join();
+    if (flight.arrival) flight.arrival->CallOff(copier_);
     if (flight.facts) ++stats_.stores_aborted;
     Release(&flight);
     return true;
@@ -209,8 +251,11 @@ Tier::News HostTier::Poll(When when) {
 
 void HostTier::CopyIn(News* news) {
   if (fetches_.empty()) return;
-  size_t bytes_left = lane_->beside() ? std::numeric_limits<size_t>::max() : kInBytes;
+  size_t bytes_left = lane_->beside()               ? std::numeric_limits<size_t>::max()
+                      : device_->copies_by_caller() ? kInBytesPerCall
+                                                    : kInBytes;
   std::erase_if(fetches_, [&](Flight& flight) {
+    if (flight.arrival && !flight.arrival->done()) return false;
     if (!flight.failed && flight.next < flight.hops.size()) {
       lane_->Follow();
       if (!Ask(&flight, &bytes_left)) return false;
@@ -228,7 +273,7 @@ void HostTier::CopyIn(News* news) {
 }
 
 void HostTier::CopyOut(News* news) {
-  size_t bytes_left = lane_->beside() ? kOutBytesBeside : kOutBytes;
+  size_t bytes_left = lane_->beside() ? kOutBytesBeside : kOutBytesPerCall;
   while (!spills_.empty()) {
     Flight& flight = spills_.front();
     bool stored = false;
@@ -283,13 +328,14 @@ bool HostTier::BeginSpill(Flight* flight, bool* stored) {
   flight->held = plan->parent;
   flight->slots.assign(free_.end() - static_cast<ptrdiff_t>(count), free_.end());
   free_.resize(free_.size() - count);
-  for (uint32_t i = 0; i < plan->facts.block_count; ++i) {
+  size_t offset = 0;
+  for (uint32_t i = 0; i < plan->facts.block_count; ++i, offset += shape_.block_bytes) {
     const size_t at = plan->facts.first_block + i - static_cast<size_t>(move.first_block);
-    flight->hops.push_back({flight->slots[i], memory_.block(move.blocks[at]), shape_.block_bytes});
+    AddHops(flight->slots, offset, memory_.block(move.blocks[at]), shape_.block_bytes,
+            &flight->hops);
   }
   if (move.state.valid()) {
-    AddStateHops(std::span(flight->slots).subspan(plan->facts.block_count), move.state,
-                 &flight->hops);
+    AddHops(flight->slots, offset, memory_.state(move.state), shape_.state_bytes, &flight->hops);
   }
   flight->facts = std::move(plan->facts);
   flight->replaced = std::move(plan->replaced);

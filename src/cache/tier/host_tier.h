@@ -12,10 +12,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "cache/store/chore.h"
 #include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
 #include "cache/tier/paced_path.h"
 #include "cache/tier/tier.h"
+#include "device/background.h"
 #include "device/host_lane.h"
 #include "tier/catalog.h"
 #include "tier/plan.h"
@@ -28,10 +30,14 @@ namespace reprise {
 // demoted, not lost. Copies go on beside the steps (device/host_lane.h); nobody waits for them, and
 // they are all that a move costs. It ends with the process.
 //
-// The memory is divided into slots of the size of a block (of a snapshot, where a model has no
-// K/V); a record has one for each of its blocks and as many as its snapshot takes:
+// The memory is divided into slots of one block (of a snapshot, where a model has no K/V), or of as
+// many that a snapshot takes no more than kStateSlots of them. A record is its blocks and then its
+// snapshot, in as many slots as that takes:
 //
 //   record   [64 ..... 210)   |block 1|block 2|block 3|state  .  .  |     six slots, anywhere
+//
+// Where this machine's cores compute the steps, large records come in on a thread of their own, so
+// that no call takes longer because a state is larger.
 //
 // When there is no room, records go of the namespaces that have more than their share: those that
 // were not used for longest, ends before what they continue.
@@ -40,6 +46,10 @@ namespace reprise {
 class HostTier : public Tier {
  public:
   static constexpr size_t kDropsPerPoll = 64;  // records of a namespace that was reset
+  static constexpr size_t kStateSlots = 64;
+  // What one call copies itself, where it does: in; and out, at rest.
+  static constexpr size_t kInBytesPerCall = size_t{1} << 20;
+  static constexpr size_t kOutBytesPerCall = size_t{4} << 20;
 
   // `bytes` of memory, taken now. Fails where they are not to be had, or are too few to be of use.
   static Result<std::unique_ptr<HostTier>> Make(const StateLayout& layout, size_t bytes,
@@ -47,7 +57,10 @@ class HostTier : public Tier {
                                                 const Clock& clock = TheSteadyClock());
 
   std::string_view name() const override { return "host"; }
-  void Open(const StateMemory& memory, DeviceMemory&) override { memory_ = memory; }
+  void Open(const StateMemory& memory, DeviceMemory& device) override {
+    memory_ = memory;
+    device_ = &device;
+  }
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
@@ -59,8 +72,8 @@ class HostTier : public Tier {
  private:
   // One copy between a slot and the device.
   struct Hop {
-    uint32_t slot = 0;
-    DevicePtr<std::byte> at;
+    std::byte* here = nullptr;
+    DevicePtr<std::byte> there;
     size_t bytes = 0;
   };
   struct Flight {
@@ -72,6 +85,7 @@ class HostTier : public Tier {
     size_t offset = 0;  // from here on
     uint64_t mark = 0;  // behind those that were
     size_t bytes = 0;
+    std::shared_ptr<Chore> arrival;    // of a fetch that another thread copies in
     RecordId held;                     // what it reads or continues
     std::vector<RecordId> replaced;    // go when it is there
     std::optional<RecordFacts> facts;  // of a spill that has begun
@@ -81,9 +95,11 @@ class HostTier : public Tier {
 
   HostTier(StateShape shape, std::unique_ptr<HostLane> lane, const Clock& clock);
   PathId RootOf(const NamespaceKey& key) const { return key_.NamespaceOf(key.digest, key.salt); }
-  std::byte* At(uint32_t slot) const { return lane_->data() + slot * slot_bytes_; }
   size_t SlotsOf(const RecordFacts& facts) const;
-  void AddStateHops(std::span<const uint32_t> slots, StateId state, std::vector<Hop>* hops) const;
+  void AddHops(std::span<const uint32_t> slots, size_t offset, DevicePtr<std::byte> there,
+               size_t bytes, std::vector<Hop>* hops) const;
+  bool ComesBeside(const Flight& flight) const;
+  void FetchBeside(Flight* flight);
   bool PlanFetch(Flight* flight);
   bool BeginSpill(Flight* flight, bool* stored);
   void EndSpill(Flight* flight, News* news);
@@ -102,6 +118,7 @@ class HostTier : public Tier {
   CopyPace pace_{clock_};
   const StateKey key_;  // none: nothing leaves this process
   StateMemory memory_;
+  DeviceMemory* device_ = nullptr;
   size_t slot_count_ = 0;
   std::vector<uint32_t> free_;  // slots
   Catalog catalog_;
@@ -113,6 +130,7 @@ class HostTier : public Tier {
   std::vector<TierRecordId> lost_;
   int64_t uses_ = 0;  // what catalog_ takes for the time
   TierStats stats_;
+  Background copier_;  // ends before what it copies
 };
 
 }  // namespace reprise

@@ -75,6 +75,34 @@ TEST(HostTier, WhatHasNoRoomIsDemotedAndComesBack) {
   }
 }
 
+// A state that takes many blocks lies in few slots; its record shares them with blocks, and comes
+// in on a thread of its own where this machine's cores compute.
+TEST(HostTier, LargeStatesLieInFewSlots) {
+  StateSpec spec = SpecOf(true, false, true);
+  spec.layers.back().tensors[0].shape = {300'000};  // 293 blocks: 5 in a slot
+  for (const bool late : {false, true}) {
+    Demoting machine(spec, late);
+    machine.options.budget_bytes = size_t{32} << 20;
+    machine.host_bytes = size_t{8} << 20;
+    machine.Begin();
+    auto talk = Tokens(1, 700);
+    for (uint64_t turn = 0; turn < 4; ++turn) {
+      const auto reply = Tokens(50 + turn, 30);
+      const ReuseReport report = machine.Run(talk, reply);
+      EXPECT_EQ(report.loaded_tokens, turn == 0 ? 0 : report.used_tokens);
+      machine.Crowd();
+      talk = Join(Join(talk, reply), Tokens(10 + turn, 40));
+      const TierStats host = machine.host();
+      const size_t slot = 5 * spec.kv_block_bytes();
+      EXPECT_EQ(host.bytes % slot, 0u);
+      EXPECT_LE(host.bytes,
+                host.records * (spec.state_bytes() + 14 * spec.kv_block_bytes() + slot));
+    }
+    EXPECT_EQ(machine.cache->stats().loads, 3u);
+    EXPECT_TRUE(machine.cache->CheckInvariants().ok());
+  }
+}
+
 // A model without recurrent state goes on from the end of any block.
 TEST(HostTier, OthersBeginInTheMiddleOfARecord) {
   Demoting machine(kKinds[1]);

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kCopyInBytes = size_t{16} << 20;
 // From so many bytes on another thread copies into memory of this process.
 constexpr size_t kBesideBytes = size_t{1} << 20;
+constexpr size_t kPieceBytes = size_t{256} << 10;  // in pieces: nobody waits longer to call it off
 
 }  // namespace
 
@@ -75,9 +76,7 @@ void RecordTier::Cancel(uint64_t move) {
     return DropSpill();
   }
   for (const Fetch& fetch : fetches_) {
-    if (fetch.move.id != move || !fetch.arrival) continue;
-    fetch.arrival->stop = true;
-    copier_.WaitUntil([&] { return fetch.arrival->done.load(); });
+    if (fetch.move.id == move && fetch.arrival) fetch.arrival->chore.CallOff(copier_);
   }
   const size_t gone =
       std::erase_if(spills_, [&](const Spill& one) { return one.move.id == move; }) +
@@ -251,7 +250,7 @@ void RecordTier::CopyPiece(const Spill& spill, const RecordLayout::Part& part, s
 }
 
 void RecordTier::CopyIn(News* news) {
-  size_t bytes_left = kCopyInBytes;
+  size_t bytes_left = device_->copies_by_caller() ? kBesideBytes : kCopyInBytes;
   std::erase_if(fetches_, [&](Fetch& fetch) {
     const bool done = fetch.failed || (fetch.came && CopySome(&fetch, &bytes_left));
     if (!done) return false;
@@ -269,31 +268,31 @@ void RecordTier::CopyBeside(Fetch* fetch) {
   fetch->arrival->move = fetch->move;
   fetch->arrival->came = std::move(*fetch->came);
   copier_.Post([this, arrival = fetch->arrival] {
-    Fill(arrival.get());
-    arrival->done = true;
+    if (!arrival->chore.Begin()) return;
+    Fill(*arrival);
+    arrival->chore.End();
   });
 }
 
-void RecordTier::Fill(Arrival* arrival) const {
-  const std::byte* from = arrival->came.bytes.data();
-  for (const BlockId block : arrival->move.blocks) {
-    if (arrival->stop) return;
+void RecordTier::Fill(const Arrival& arrival) const {
+  const std::byte* from = arrival.came.bytes.data();
+  for (const BlockId block : arrival.move.blocks) {
+    if (arrival.chore.off()) return;
     device_->Upload(memory_.block(block), from, shape_.block_bytes);
     from += shape_.block_bytes;
   }
-  if (!arrival->move.state.valid()) return;
-  const DevicePtr<std::byte> state = memory_.state(arrival->move.state);
-  if (packing_.rounded()) return packing_.Write(*device_, state, {from, shape_.state_bytes});
-  for (size_t at = 0; at < shape_.state_bytes && !arrival->stop; at += kBesideBytes) {
-    device_->Upload(state + static_cast<int64_t>(at), from + at,
-                    std::min(kBesideBytes, shape_.state_bytes - at));
+  if (!arrival.move.state.valid()) return;
+  const DevicePtr<std::byte> state = memory_.state(arrival.move.state);
+  for (size_t at = 0; at < shape_.state_bytes && !arrival.chore.off(); at += kPieceBytes) {
+    packing_.Write(*device_, state, at,
+                   {from + at, std::min(kPieceBytes, shape_.state_bytes - at)});
   }
 }
 
 // Whether all of it is in memory now.
 bool RecordTier::CopySome(Fetch* fetch, size_t* bytes_left) {
-  if (fetch->arrival) return fetch->arrival->done;
-  if (device_ == &HostMemory() && fetch->bytes >= kBesideBytes) {
+  if (fetch->arrival) return fetch->arrival->chore.done();
+  if (device_->copies_by_caller() && fetch->bytes >= kBesideBytes) {
     CopyBeside(fetch);
     return false;
   }
@@ -306,7 +305,7 @@ bool RecordTier::CopySome(Fetch* fetch, size_t* bytes_left) {
   }
   if (fetch->next < blocks.size()) return false;
   if (fetch->move.state.valid()) {
-    packing_.Write(*device_, memory_.state(fetch->move.state),
+    packing_.Write(*device_, memory_.state(fetch->move.state), 0,
                    {bytes + blocks.size() * shape_.block_bytes, shape_.state_bytes});
   }
   return true;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cache/store/chore.h"
 #include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
 #include "cache/tier/paced_path.h"
@@ -76,8 +76,7 @@ class RecordTier : public Tier {
   struct Arrival {
     Move move;
     RecordStore::Fetched came;
-    std::atomic<bool> stop{false};
-    std::atomic<bool> done{false};
+    Chore chore;
   };
   struct Fetch {
     Move move;
@@ -110,7 +109,7 @@ class RecordTier : public Tier {
   void CopyIn(News* news);
   bool CopySome(Fetch* fetch, size_t* bytes_left);
   void CopyBeside(Fetch* fetch);
-  void Fill(Arrival* arrival) const;
+  void Fill(const Arrival& arrival) const;
 
   std::unique_ptr<PartPool> parts_;  // outlives the threads that write
   const std::unique_ptr<RecordStore> store_;
