@@ -33,8 +33,9 @@ Status Run(const Options& options) {
     return InvalidArgument(options.model + " is not a Hugging Face folder");
   }
   REPRISE_ASSIGN(const Family* family, FindFamily(false, checkpoint.architecture()));
-  ConfigReader config(checkpoint);
-  REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model, family->make(&config, DType::kF16));
+  REPRISE_ASSIGN(const MadeModel made,
+                 MakeModel(checkpoint, {family, DType::kF16, 0, /*mtp=*/true}));
+  FamilyModel* const model = made.model.get();
   CheckpointSource source(checkpoint);
   ThreadPool pool(options.threads);
   ProgressBar bar("writing " + options.output);
@@ -53,7 +54,7 @@ Status Run(const Options& options) {
   PutPooling(vectors.pooling, architecture.empty() ? family->gguf_types[0] : architecture, &writer);
   GgufExport request;
   request.family = family;
-  request.model = model.get();
+  request.model = model;
   request.source = &source;
   request.mix = mix;
   request.name = std::filesystem::path(options.model).lexically_normal().filename().string();

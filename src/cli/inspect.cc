@@ -144,6 +144,15 @@ void PrintState(const Checkpoint& checkpoint, DType kv, int64_t context_tokens) 
               FormatBytes(full * context + windowed * std::min(context, uint64_t(window))).c_str());
   std::printf("  per sequence, recurrent (a snapshot): %zu bytes (%s)\n", state.state_bytes(),
               FormatBytes(state.state_bytes()).c_str());
+  const ModelCard& further = outline->with_mtp;
+  if (further.mtp_state) {
+    std::printf(
+        "drafts: by a block that predicts further tokens (MTP); K/V of it per token: "
+        "%zu bytes\n",
+        size_t(further.state.bytes_per_token(StateKind::kFullKv) - full));
+  } else if (further.mtp_declared) {
+    std::printf("drafts: %s\n", further.mtp_absent.c_str());
+  }
 }
 
 Status InspectSafetensors(const Options& options) {

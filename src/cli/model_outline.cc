@@ -51,6 +51,9 @@ Result<ModelOutline> ReadModelOutline(const Checkpoint& checkpoint, DType kv,
   outline.step_bytes = StepBytes(checkpoint, model.get());
   outline.card = model->card();
   outline.card.family = family->name;
+  REPRISE_ASSIGN(const MadeModel further,
+                 MakeModel(checkpoint, {family, kv, context_tokens, /*mtp=*/true}));
+  outline.with_mtp = further.model->card();
   return outline;
 }
 

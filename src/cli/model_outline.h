@@ -18,6 +18,8 @@ struct ModelOutline {
   // About what one generated token reads of them: all but a table of embeddings that is not the
   // head as well, and of experts the share that a token goes to.
   uint64_t step_bytes = 0;
+  // Of one that is loaded with its block that predicts further tokens: mtp_state, or mtp_absent.
+  ModelCard with_mtp;
 };
 
 // `context_tokens`: of the longest request, which chooses a rotary regime where there are several;

@@ -59,6 +59,13 @@ class Executor {
     return FailedPrecondition("this model reads text only");
   }
 
+  // Executors of a model with a block that predicts further tokens: Model::Predict.
+  virtual Status Predict(const BatchView&, const StateMemory&, bool /*first*/,
+                         std::span<float> /*hidden*/, float* /*logits*/) {
+    CHECK(card().mtp_state.has_value());
+    return Unimplemented("this executor predicts no further tokens");
+  }
+
   // Executors that can leave out a part of a sequence's K/V (SnapKV): they fill batch.watched, and
   // Keep moves what stays together. Keep fails with kResourceExhausted, with nothing done, if there
   // is no memory for it; with kInternal, the K/V is lost.
@@ -90,6 +97,10 @@ class ModelExecutor : public Executor {
     return tower()->Begin(context_, pixels);
   }
   Result<bool> AdvanceLook(VisionTower::Look* look) override { return look->Advance(context_); }
+  Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                 std::span<float> hidden, float* logits) override {
+    return model_.Predict(context_, batch, memory, first, hidden, logits);
+  }
   bool keeps() const override { return context_.backend->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
     return KeepKv(model_.ContextsOf(context_), model_.state_spec(), memory, kept);

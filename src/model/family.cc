@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "model/adapter/adapter.h"
+#include "model/load.h"
+#include "model/planned_source.h"
 #include "weights/format/stored_tensor.h"
 
 namespace reprise {
@@ -18,7 +20,68 @@ std::string KnownNames() {
   return names;
 }
 
+// Why the checkpoint does not have the block that predicts further tokens that the model declares,
+// or has one that is not known; empty: it does. A tensor of another shape is there: it is refused
+// where it is read.
+std::string AbsenceOfMtp(const Checkpoint& checkpoint, FamilyModel* model) {
+  TensorPlan plan(HfTensorPrefix(checkpoint));
+  model->DeclareTensors(&plan);
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  std::string block;
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    if (!tensor.mtp) continue;
+    const auto source = PlannedSource::Find(checkpoint, tensor);
+    if (!source.ok() && source.status().code() == StatusCode::kNotFound) {
+      return "the block that predicts further tokens is not whole: " + source.status().message();
+    }
+    block = gguf ? "blk." + std::to_string(tensor.layer) + ".nextn." : "mtp.";
+  }
+  for (const char* own : {"embed_tokens.weight", "shared_head_head.weight", "lm_head.weight"}) {
+    if (checkpoint.Find(block + own) == nullptr) continue;
+    return "the block that predicts further tokens has a vocabulary of its own, " +
+           Quoted(block + own) + ", which is not supported";
+  }
+  return "";
+}
+
+Result<MadeModel> MakeOnce(const Checkpoint& checkpoint, const MakeRequest& request) {
+  auto config = std::make_unique<ConfigReader>(checkpoint);
+  config->set_context_tokens(request.context_tokens);
+  config->set_mtp(request.mtp);
+  if (request.mtp_file != nullptr) config->set_mtp_beside();
+  REPRISE_ASSIGN(auto model, request.family->make(config.get(), request.kv));
+  return MadeModel{std::move(model), std::move(config), nullptr};
+}
+
 }  // namespace
+
+Result<MadeModel> MakeModel(const Checkpoint& checkpoint, const MakeRequest& request) {
+  MakeRequest next = request;
+  next.mtp_file = nullptr;
+  REPRISE_ASSIGN(MadeModel made, MakeOnce(checkpoint, next));
+  if (!request.mtp) return made;
+  std::string absent = "the model has no block that predicts further tokens";
+  const bool declared = made.model->card().mtp_state.has_value();
+  for (const Checkpoint* from : {&checkpoint, request.mtp_file}) {
+    if (from == nullptr || (from == &checkpoint && !declared)) continue;
+    next.mtp = true;
+    next.mtp_file = from == &checkpoint ? nullptr : from;
+    REPRISE_ASSIGN(made, MakeOnce(checkpoint, next));
+    if (!made.model->card().mtp_state) break;  // a family without
+    absent = AbsenceOfMtp(*from, made.model.get());
+    // What was declared points into that model: it is used up.
+    if (!absent.empty()) continue;
+    REPRISE_ASSIGN(made, MakeOnce(checkpoint, next));
+    made.mtp = from;
+    return made;
+  }
+  next.mtp = false;
+  next.mtp_file = nullptr;
+  REPRISE_ASSIGN(made, MakeOnce(checkpoint, next));
+  made.model->mutable_card()->mtp_absent = absent;
+  made.model->mutable_card()->mtp_declared = declared || request.mtp_file != nullptr;
+  return made;
+}
 
 void FamilyModel::Describe(const TensorPlan& plan, bool gguf,
                            std::span<const std::string_view> gguf_types) {

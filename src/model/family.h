@@ -70,6 +70,23 @@ struct Family {
 
 extern const Family* const kFamilies[];  // ends with null
 
+// A model of the checkpoint as `family` makes it; with `mtp` with its block that predicts further
+// tokens, if the checkpoint has all of one, or else `mtp_file`. If not, card().mtp_absent says why.
+struct MakeRequest {
+  const Family* family = nullptr;
+  DType kv = DType::kF16;
+  int64_t context_tokens = 0;  // ConfigReader::set_context_tokens
+  bool mtp = false;
+  const Checkpoint* mtp_file = nullptr;  // holds a block alone; null: none
+};
+// `config`: a reader of the checkpoint, that was asked what the model needed to know.
+struct MadeModel {
+  std::unique_ptr<FamilyModel> model;
+  std::unique_ptr<ConfigReader> config;
+  const Checkpoint* mtp = nullptr;  // that has the tensors of the block; null: there is none
+};
+Result<MadeModel> MakeModel(const Checkpoint& checkpoint, const MakeRequest& request);
+
 // The family of a checkpoint's architecture, or kUnimplemented with its name and the known ones.
 Result<const Family*> FindFamily(bool gguf, std::string_view architecture);
 Result<const Family*> FindFamilyByName(std::string_view name);

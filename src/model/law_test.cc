@@ -99,6 +99,7 @@ std::string WriteSynthetic(const std::string& geometry, const std::string& type)
   CHECK(document.ok());
   const Family* family = *FindFamily(false, document->root().Find("model_type")->as_string());
   ConfigReader config(document->root());
+  config.set_mtp(true);
   const auto model = family->make(&config, DType::kF16);
   CHECK(model.ok());
   RandomSource source(7);
@@ -185,6 +186,7 @@ class LawTest : public ::testing::TestWithParam<Case> {
   std::unique_ptr<Model> Load(Machine* machine, DType kv = DType::kF16) const {
     LoadOptions options;
     options.kv = kv;
+    options.mtp = true;
     const auto checkpoint = OpenCheckpoint(File(GetParam().geometry, GetParam().type));
     CHECK(checkpoint.ok());
     auto model = LoadModel(*checkpoint, machine->context(), options);

@@ -32,6 +32,7 @@ namespace {
 // One tensor of the plan with its place in the file and its type in memory.
 struct Resolved {
   const PlannedTensor* plan = nullptr;
+  const Checkpoint* from = nullptr;
   PlannedSource source;
   DType wanted = DType::kF32;  // of a matrix, by the file and the options
   DType dtype = DType::kF32;   // in memory
@@ -57,8 +58,9 @@ class WeightLoader {
         all_(AllOf(context, options)),
         gguf_(checkpoint.format() == CheckpointFormat::kGguf) {}
 
-  // Finds every tensor of the plan and checks it. `plan` must outlive this.
-  Status Resolve(const TensorPlan& plan);
+  // Finds every tensor of the plan and checks it; those of a block that predicts further tokens in
+  // `mtp`. Both must outlive this.
+  Status Resolve(const TensorPlan& plan, const Checkpoint* mtp = nullptr);
   // Where the layers go, and that everything fits there.
   Result<Placement> ChoosePlacement(const StateSpec& state, int64_t context_tokens);
   Status Load(Digest* digest);
@@ -91,15 +93,16 @@ class WeightLoader {
   std::vector<Resolved> tensors_;
 };
 
-Status WeightLoader::Resolve(const TensorPlan& plan) {
+Status WeightLoader::Resolve(const TensorPlan& plan, const Checkpoint* mtp) {
   std::optional<MixedTypes> types;
   if (options_.weights) types.emplace(*options_.weights, plan);
   for (const PlannedTensor& tensor : plan.tensors()) {
     if (tensor.optional && (!gguf_ || checkpoint_.Find(tensor.gguf) == nullptr)) continue;
-    REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
+    const Checkpoint& from = tensor.mtp && mtp != nullptr ? *mtp : checkpoint_;
+    REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(from, tensor));
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
-    tensors_.push_back({&tensor, source, dtype, dtype, dtype});
+    tensors_.push_back({&tensor, &from, source, dtype, dtype, dtype});
   }
   SetTypes();
   return CheckNothingIsLeft();
@@ -285,7 +288,7 @@ Status WeightLoader::Load(Digest* digest) {
     } else {
       LoadVector(tensor);
     }
-    for (const StoredTensor* stored : tensor.source.stored()) checkpoint_.Release(*stored);
+    for (const StoredTensor* stored : tensor.source.stored()) tensor.from->Release(*stored);
     progress.Advance(tensor.source.bytes());
   }
   return OkStatus();
@@ -543,11 +546,12 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   for (const OpContext& one : all) REPRISE_TRY(CheckKvType(*one.backend, options.kv));
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
-  ConfigReader config(checkpoint);
-  config.set_context_tokens(options.context_tokens);
-  auto made = family->make(&config, options.kv);
+  // What lies on several devices has no block that predicts further tokens: nobody asks it there.
+  const bool mtp = options.mtp && options.devices == nullptr;
+  auto made = MakeModel(checkpoint, {family, options.kv, options.context_tokens, mtp,
+                                     mtp ? options.mtp_file : nullptr});
   if (!made.ok()) return made.status().Annotate(checkpoint.path());
-  std::unique_ptr<FamilyModel> model = std::move(*made);
+  std::unique_ptr<FamilyModel> model = std::move(made->model);
   for (const OpContext& one : all) {
     const Status fits = CheckSizes(model->state_spec(), one.backend->sizes_max());
     if (!fits.ok()) return fits.Annotate(checkpoint.path());
@@ -561,7 +565,7 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   model->DeclareTensors(&plan);
 
   WeightLoader loader(checkpoint, context, options);
-  if (Status status = loader.Resolve(plan); !status.ok()) {
+  if (Status status = loader.Resolve(plan, made->mtp); !status.ok()) {
     return status.Annotate(checkpoint.path());
   }
   REPRISE_ASSIGN(Placement placement,
@@ -570,7 +574,7 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   if (options.placed) options.placed(placement);
   Digest digest;
   AddDevices(all, placement, &digest);
-  AddNumerics(*model, config, &digest);
+  AddNumerics(*model, *made->config, &digest);
   model->SetPlacement(options.devices, std::move(placement));
   REPRISE_TRY(loader.Load(&digest));
   model->CompleteWeights();

@@ -40,6 +40,9 @@ struct LoadOptions {
   // `mmproj_needed` is false, a file that is not the tower of this model is passed over.
   const Checkpoint* mmproj = nullptr;
   bool mmproj_needed = true;
+  bool mtp = false;    // its block that predicts further tokens as well, where there is one
+  // A file that holds such a block alone, for a model without; null: none.
+  const Checkpoint* mtp_file = nullptr;
   // The devices that it lies on, if they are several: the context is that of the first, and they
   // outlive the model. Where it lies on them; hears what came of it, before anything is read.
   Devices* devices = nullptr;

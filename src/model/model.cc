@@ -97,4 +97,41 @@ Status Model::Forward(const OpContext& context, const BatchView& batch, const St
   return OkStatus();
 }
 
+void Model::Predict(const Step&, const ConstRows&, const StepResults&) const { CHECK(false); }
+
+Status Model::Predict(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                      bool first, std::span<float> hidden, float* logits) const {
+  const auto rows = int64_t(batch.tokens.size());
+  CHECK(card_.mtp_state && devices_ == nullptr && batch.sequences.size() == batch.tokens.size());
+  CHECK(batch.logit_rows.size() == batch.tokens.size() &&
+        hidden.size() == size_t(rows * card_.dim));
+  const ScratchScope scope(*context.scratch);
+  DeviceMemory& device = context.backend->memory();
+  if (first) {
+    const size_t offset = memory.layout->offset(*card_.mtp_state, 0);
+    for (int64_t row = 0; row < rows; ++row) {
+      const DevicePtr<std::byte> state = memory.state(batch.sequences[size_t(row)].state);
+      device.DownloadArray<float>(hidden.subspan(size_t(row * card_.dim), size_t(card_.dim)),
+                                  (state + int64_t(offset)).As<float>());
+    }
+  }
+  const auto take = [&](int64_t cols) {
+    return Rows{context.scratch->Floats(size_t(rows * cols)), rows, cols, cols};
+  };
+  const Rows before = take(card_.dim);
+  StepResults results = {take(vocab_size()), context.scratch->Take<uint8_t>(size_t(rows)),
+                         take(card_.dim)};
+  const Status refused = context.scratch->TakeRefusal();
+  if (!refused.ok()) return refused;
+  device.UploadArray<float>(before.data, hidden);
+  const Step step(context, batch, memory, weights_);
+  REPRISE_TRY(TakeErrors(std::span(&context, 1)));
+  Predict(step, before, results);
+  REPRISE_TRY(TakeErrors(std::span(&context, 1)));
+  device.DownloadArray<float>(hidden, results.hidden.data);
+  device.DownloadArray<float>({logits, size_t(rows * vocab_size())}, results.logits.data);
+  device.DownloadArray<uint8_t>(batch.finite, results.finite);
+  return OkStatus();
+}
+
 }  // namespace reprise

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -44,6 +45,11 @@ struct ModelCard {
   // numerics of the family, rotary regime, layout of the state. 32 hex digits.
   std::string digest;
   StateSpec state;
+  // With a block that predicts further tokens (Model::Predict): the layer state that holds what the
+  // final norm made of the last token. None: why there is no block.
+  std::optional<size_t> mtp_state;
+  std::string mtp_absent;     // also of one that was not asked for: empty
+  bool mtp_declared = false;  // the model says that it has one
 };
 
 // A model: a function from tokens and state to logits and state.
@@ -87,12 +93,23 @@ class Model {
   Status Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                const StepResults& results) const;
 
+  // A guess for each sequence: what its block that predicts further tokens makes of one row a
+  // sequence, all of whose logits are wanted. hidden: [rows, dim], what came before each row, which
+  // is taken from the state of the sequences if `first`; then what comes before the next. State of
+  // the sequences stays as it is, but for K/V of the block at these rows, behind the end.
+  // REQUIRES: card().mtp_state, one device. Fails as Forward does; then no state is lost.
+  Status Predict(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                 bool first, std::span<float> hidden, float* logits) const;
+
  protected:
   Model() = default;
 
   // The ops of a step, and nothing else: what they do depends on the step's shape alone, so that a
   // backend may keep them and run them again for the next step of that shape (Backend::RunStep).
   virtual void Run(const Step& step, const StepResults& results) const = 0;
+  // The same for Predict, where `before` stands for the state of `hidden`. Families without such a
+  // block do not come here.
+  virtual void Predict(const Step& step, const ConstRows& before, const StepResults& results) const;
 
   ModelCard card_;
   std::shared_ptr<const AdaptableModel> adaptable_;

@@ -101,16 +101,15 @@ inline void ConvertToGguf(const Checkpoint& checkpoint, const char* type, const 
                           const std::function<void(GgufWriter*)>& add = nullptr) {
   const auto family = FindFamily(false, checkpoint.architecture());
   CHECK(family.ok());
-  ConfigReader config(checkpoint);
-  const auto model = (*family)->make(&config, DType::kF16);
-  CHECK(model.ok());
+  const auto made = MakeModel(checkpoint, {*family, DType::kF16, 0, /*mtp=*/true});
+  CHECK(made.ok());
   CheckpointSource source(checkpoint);
   ThreadPool pool(1);
   GgufWriter writer;
   if (add) add(&writer);
   GgufExport request;
   request.family = *family;
-  request.model = model->get();
+  request.model = made->model.get();
   request.source = &source;
   request.mix = *FindWeightMix(type);
   request.name = "test";

@@ -27,7 +27,9 @@ TEST_P(SeamTest, NothingIsTouchedBetweenOps) {
   std::vector<TokenId> tokens(70);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = TokenId(i * 7 % 50);
   TestMachine plain;
-  const auto expected_model = LoadModel(*checkpoint, plain.context(), {});
+  LoadOptions options;
+  options.mtp = true;
+  const auto expected_model = LoadModel(*checkpoint, plain.context(), options);
   ASSERT_TRUE(expected_model.ok()) << expected_model.status().message();
   const std::vector<float> expected = RunWhole(**expected_model, plain.context(), tokens);
 
@@ -39,7 +41,7 @@ TEST_P(SeamTest, NothingIsTouchedBetweenOps) {
     cpu::CpuBackend backend(&pool, &*table, memory);
     ScratchArena scratch(memory);
     const OpContext context = {&backend, &scratch, &memory};
-    const auto model = LoadModel(*checkpoint, context, {});
+    const auto model = LoadModel(*checkpoint, context, options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     EXPECT_EQ((*model)->card().digest, (*expected_model)->card().digest);
     const size_t pieces[] = {3, 1, 60, 6};

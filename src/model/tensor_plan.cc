@@ -19,8 +19,34 @@ TensorPlan::Name TensorPlan::Head() const {
 
 TensorPlan::Name TensorPlan::Layer(int layer, std::string_view hf, std::string_view gguf) const {
   const std::string index = std::to_string(layer);
+  if (layer == mtp_layer_) {
+    return {mtp_prefix_ + "layers.0." + std::string(hf), "blk." + index + "." + std::string(gguf),
+            layer};
+  }
   return {hf_prefix_ + "layers." + index + "." + std::string(hf),
           "blk." + index + "." + std::string(gguf), layer};
+}
+
+void TensorPlan::BeginMtp(int layer, std::string_view hf_prefix) {
+  mtp_layer_ = layer;
+  mtp_prefix_ = hf_prefix;
+}
+
+TensorPlan::Name TensorPlan::Mtp(int layer, std::string_view hf, std::string_view gguf) const {
+  return {mtp_prefix_ + std::string(hf), "blk." + std::to_string(layer) + "." + std::string(gguf),
+          layer};
+}
+
+void TensorPlan::EndMtp(size_t first) {
+  for (size_t i = first; i < tensors_.size(); ++i) {
+    PlannedTensor& tensor = tensors_[i];
+    tensor.mtp = true;
+    // What keeps its state up to date.
+    const bool always = tensor.gguf.ends_with("eh_proj.weight") ||
+                        tensor.gguf.ends_with("attn_k.weight") ||
+                        tensor.gguf.ends_with("attn_v.weight");
+    if (!always) tensor.active = 0;
+  }
 }
 
 PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out) {

@@ -111,6 +111,9 @@ struct PlannedTensor {
   // Small, and followed by a choice or a recurrence in which errors grow: where the file has 16
   // bits, F32 in memory, so that no backend rounds what it multiplies.
   bool decides = false;
+  // Of a block that predicts further tokens: a model is whole without it. `active` is 0 where steps
+  // of the model do not read it.
+  bool mtp = false;
   // GGUF only, and there it may be absent; a converter writes these values.
   bool optional = false;
   std::vector<float> computed;
@@ -136,6 +139,12 @@ class TensorPlan {
   Name Layer(int layer, std::string_view hf, std::string_view gguf) const;
   // The head: in most files the one tensor without the prefix.
   Name Head() const;
+  // Of the block that predicts further tokens, and what is of no layer in it. From BeginMtp on,
+  // Layer(layer, ...) is its only layer: "<hf_prefix>layers.0." in Hugging Face files. EndMtp marks
+  // the tensors from number `first` on. (One block: GGUF files have it as a layer like the others.)
+  void BeginMtp(int layer, std::string_view hf_prefix);
+  Name Mtp(int layer, std::string_view hf, std::string_view gguf) const;
+  void EndMtp(size_t first);
 
   // The reference is valid until the next call.
   PlannedTensor& AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out);
@@ -164,6 +173,8 @@ class TensorPlan {
 
  private:
   std::string hf_prefix_;
+  int mtp_layer_ = -1;
+  std::string mtp_prefix_;
   std::vector<PlannedTensor> tensors_;
   std::vector<OpVector> vectors_;
 };

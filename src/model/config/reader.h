@@ -46,6 +46,12 @@ class ConfigReader {
   // rotary regimes follow from it.
   void set_context_tokens(int64_t tokens) { context_tokens_ = tokens; }
   int64_t context_tokens() const { return context_tokens_; }
+  // Whether a block that predicts further tokens is wanted, where the model has one.
+  void set_mtp(bool wanted) { mtp_ = wanted; }
+  bool mtp() const { return mtp_; }
+  // There is one in a file beside, whatever this one says.
+  void set_mtp_beside() { mtp_ = mtp_beside_ = true; }
+  bool mtp_beside() const { return mtp_beside_; }
   // Makes `message` the error unless there is one already.
   void Refuse(std::string message);
 
@@ -87,6 +93,8 @@ class ConfigReader {
   std::optional<JsonDocument> defaults_;
   Metadata inner_;  // section of the architecture, or text part of config.json
   int64_t context_tokens_ = 0;
+  bool mtp_ = false;
+  bool mtp_beside_ = false;
   std::map<std::string, std::string> taken_;
   Status status_;
 };

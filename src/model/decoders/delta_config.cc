@@ -132,6 +132,19 @@ void ReadExperts(ConfigReader* reader, DeltaDecoderConfig* config) {
   }
 }
 
+// GGUF files have the block behind the layers; some folders have it without saying so.
+void ReadMtp(ConfigReader* reader, DeltaDecoderConfig* config) {
+  if (!reader->mtp()) return;
+  const auto has = [&](const std::string& prefix) {
+    return reader->FindTensor({prefix + "fc.weight", ""}) != nullptr;
+  };
+  const std::string prefix = !has("mtp.") && has("model.mtp.") ? "model.mtp." : "mtp.";
+  const int64_t count =
+      reader->Int({"mtp_num_hidden_layers", "nextn_predict_layers"}, {0, 64}, has(prefix) ? 1 : 0);
+  // Of several nobody has said how they follow each other.
+  if (count == 1 || reader->mtp_beside()) config->mtp = prefix;
+}
+
 }  // namespace
 
 Result<DeltaDecoderConfig> ReadDeltaDecoderConfig(ConfigReader* reader, const DeltaVariant& variant,
@@ -146,6 +159,7 @@ Result<DeltaDecoderConfig> ReadDeltaDecoderConfig(ConfigReader* reader, const De
   ReadDelta(reader, &config);
   ReadAttention(reader, kv, &config);
   ReadExperts(reader, &config);
+  ReadMtp(reader, &config);
   REPRISE_TRY(reader->status());
   return config;
 }

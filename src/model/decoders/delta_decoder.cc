@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoders/delta_decoder.h"
 
+#include <utility>
+
 #include "model/config/rope.h"
 #include "model/layers/mlp.h"
 #include "weights/format/gguf_writer.h"
@@ -32,6 +34,15 @@ DeltaDecoder::DeltaDecoder(const DeltaDecoderConfig& config)
       Add<GatedMlp>(mlp);
     }
   }
+  if (config_.mtp.empty()) return;
+  MtpShape mtp;
+  mtp.attention = config_.attention;
+  mtp.mlp = mlp;
+  if (config_.moe) mtp.moe = std::make_unique<const MoeShape>(*config_.moe);
+  mtp.eps = decoder.eps;
+  mtp.norm_form = ValueForm::kOnePlus;
+  mtp.hf = config_.mtp;
+  AddMtp(std::move(mtp));
 }
 
 std::string DeltaDecoder::DescribeNumerics() const {
@@ -42,7 +53,9 @@ std::string DeltaDecoder::DescribeNumerics() const {
 void DeltaDecoder::DescribeGguf(GgufWriter* out) const {
   const std::string_view architecture = config_.variant.gguf_architecture;
   const std::string prefix = std::string(architecture) + ".";
-  DescribeDecoder(config_.decoder, architecture, out);
+  DecoderConfig decoder = config_.decoder;
+  if (!config_.mtp.empty()) ++decoder.layer_count;  // GGUF counts the block
+  DescribeDecoder(decoder, architecture, out);
   if (config_.moe) DescribeMoe(*config_.moe, architecture, out);
   const auto put = [&](const char* key, int64_t value) {
     out->Put<uint32_t>(prefix + key, uint32_t(value));
@@ -51,6 +64,7 @@ void DeltaDecoder::DescribeGguf(GgufWriter* out) const {
     const std::vector<int32_t> sections(config_.rope_sections.begin(), config_.rope_sections.end());
     out->PutArray<int32_t>(prefix + "rope.dimension_sections", sections);
   }
+  if (!config_.mtp.empty()) put("nextn_predict_layers", 1);
   put("ssm.conv_kernel", config_.delta.reach);
   put("ssm.state_size", config_.delta.key_dim);
   put("ssm.group_count", config_.delta.key_heads);

@@ -32,8 +32,9 @@ struct DeltaDecoderConfig {
   GatedDeltaNetShape delta;
   AttentionShape attention;
   std::optional<MoeShape> moe;
-  std::vector<bool> sparse;            // with moe: which layers have it
-  int full_interval = 0;               // every so many layers one attends; 0: no such pattern
+  std::vector<bool> sparse;  // with moe: which layers have it
+  std::string mtp;           // what stands before the names of the block; empty: there is none
+  int full_interval = 0;     // every so many layers one attends; 0: no such pattern
   std::vector<int64_t> rope_sections;  // empty: plain rotary positions
 };
 

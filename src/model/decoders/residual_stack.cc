@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoders/residual_stack.h"
 
+#include <utility>
+
+#include "base/check.h"
 #include "kernels/activation_ops.h"
 
 namespace reprise {
@@ -31,6 +34,7 @@ void ResidualStack::DeclareTensors(TensorPlan* plan) {
                   config_.dim, traits_.norm_form, &block.norm);
     for (const auto& part : block.parts) part->Declare(plan);
   }
+  if (mtp_) mtp_->Declare(plan);
   vocabulary_.DeclareHead(plan);
 }
 
@@ -39,6 +43,15 @@ void ResidualStack::CompleteWeights() {
   for (Block& block : blocks_) {
     for (const auto& part : block.parts) part->CompleteWeights();
   }
+  if (mtp_) mtp_->CompleteWeights();
+}
+
+void ResidualStack::AddMtp(MtpShape shape) {
+  const size_t layer_state = card_.state.layers.size();
+  mtp_ = std::make_unique<MtpBlock>(std::move(shape), config_.layer_count, layer_state);
+  card_.state.layers.push_back(mtp_->kv());
+  card_.state.layers.push_back(mtp_->hidden());
+  card_.mtp_state = mtp_->hidden_state();
 }
 
 // The rows of a step on one device.
@@ -83,7 +96,24 @@ void ResidualStack::Run(const Step& home, const StepResults& results) const {
     go_to(target);
     RmsNorm(step->context(), lane.x, next->norm.data(), 1, config_.eps, lane.h);
   }
-  vocabulary_.Logits(home, step == &home ? lane.x : home.Bring(*step, lane.x), results);
+  const Rows last = step == &home ? lane.x : home.Bring(*step, lane.x);
+  if (mtp_) {
+    CHECK(step == &home);
+    const Rows hidden = home.MakeRows(config_.dim);
+    vocabulary_.Norm(home.context(), last, hidden);
+    mtp_->Follow(home, lane.rope, vocabulary_.Embed(home), hidden);
+  }
+  vocabulary_.Logits(home, last, results);
+}
+
+void ResidualStack::Predict(const Step& step, const ConstRows& before,
+                            const StepResults& results) const {
+  CHECK(mtp_ != nullptr && results.hidden.rows == step.rows());
+  const Rows x = step.MakeRows(config_.dim);
+  mtp_->Predict(step, rotary_ ? rotary_->Table(step) : RopeTable{}, vocabulary_.Embed(step), before,
+                x, results.hidden);
+  vocabulary_.Head(step, results.hidden, results.logits);
+  FiniteRows(step.context(), step.layout(), x, results.finite);
 }
 
 }  // namespace reprise

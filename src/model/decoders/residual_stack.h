@@ -9,43 +9,13 @@
 
 #include "kernels/vector.h"
 #include "model/config/decoder.h"
+#include "model/decoders/block_part.h"
+#include "model/decoders/mtp_block.h"
 #include "model/family.h"
 #include "model/layers/rotary.h"
 #include "model/layers/vocabulary.h"
 
 namespace reprise {
-
-// What a residual block adds to the stream: any layer, seen through one door.
-class BlockPart {
- public:
-  virtual ~BlockPart() = default;
-  virtual void Declare(TensorPlan* plan) = 0;
-  virtual void CompleteWeights() = 0;
-  // x is already normalised.
-  virtual void Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
-                       const Rows& out) const = 0;
-};
-
-template <typename Layer>
-class PartOf final : public BlockPart {
- public:
-  explicit PartOf(Layer layer) : layer_(std::move(layer)) {}
-  void Declare(TensorPlan* plan) override { layer_.Declare(plan); }
-  void CompleteWeights() override {
-    if constexpr (requires { layer_.CompleteWeights(); }) layer_.CompleteWeights();
-  }
-  void Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
-               const Rows& out) const override {
-    if constexpr (requires { layer_.Forward(step, rope, x, out); }) {
-      layer_.Forward(step, rope, x, out);
-    } else {
-      layer_.Forward(step, x, out);
-    }
-  }
-
- private:
-  Layer layer_;
-};
 
 // A decoder that is a list of blocks, x += scale * sum of parts(norm(x)): attention, scans,
 // convolutions and feed-forward blocks in whatever order a family puts them.
@@ -54,6 +24,8 @@ class ResidualStack : public FamilyModel {
   void DeclareTensors(TensorPlan* plan) override;
   void CompleteWeights() override;
   void Run(const Step& home, const StepResults& results) const override;
+  void Predict(const Step& step, const ConstRows& before,
+               const StepResults& results) const override;
 
  protected:
   struct Traits {
@@ -83,6 +55,9 @@ class ResidualStack : public FamilyModel {
     blocks_.back().parts.push_back(std::make_unique<PartOf<Layer>>(std::move(layer)));
   }
 
+  // Adds the block that predicts further tokens, which lies behind the last layer.
+  void AddMtp(MtpShape shape);
+
   const DecoderConfig& config() const { return config_; }
 
  private:
@@ -100,6 +75,7 @@ class ResidualStack : public FamilyModel {
   Vocabulary vocabulary_;
   std::vector<Block> blocks_;
   std::optional<Rotary> rotary_;
+  std::unique_ptr<MtpBlock> mtp_;  // or null
 };
 
 }  // namespace reprise

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/activation_ops.h"
 #include "model/config/decoder.h"
 
@@ -167,6 +168,20 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   Project(context, attended, output);
   const float scale = shape_.in_scale * shape_.out_scale;
   if (scale != 1) Scale(context, out, scale, out);
+}
+
+void Attention::Store(const Step& step, const RopeTable& rope, const ConstRows& x) const {
+  CHECK(!shape_.fused && !shape_.whole_norm && !shape_.late_norm);
+  const OpContext& context = step.context();
+  const ScratchScope scope(*context.scratch);
+  const Rows k = step.MakeRows(kv_width());
+  const Rows v = step.MakeRows(kv_width());
+  const Projection projections[] = {{&k_, k, k_bias_.data()}, {&v_, v, v_bias_.data()}};
+  Project(context, x, projections);
+  if (shape_.qk_norm) RmsNorm(context, k, k_norm_.data(), shape_.kv_heads, shape_.eps, k);
+  if (rope.half != 0) Rope(context, rope, shape_.kv_heads, k);
+  StoreKv(context, step.layout(), step.Kv(layer_state_),
+          {shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv}, k, v);
 }
 
 }  // namespace reprise

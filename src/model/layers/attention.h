@@ -63,6 +63,9 @@ class Attention {
   void Declare(TensorPlan* plan);
   // out = W_o attend(rope(q), rope(k), v); x is already normalised. An empty table turns nothing.
   void Forward(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& out) const;
+  // Leaves the K/V that Forward would leave, and nothing else. REQUIRES: k and v are matrices of
+  // their own, and their norm, if any, is per head and before RoPE.
+  void Store(const Step& step, const RopeTable& rope, const ConstRows& x) const;
   // Adds the multiply-adds of scores and values to the cost of computing a token again.
   void AddCost(StateSpec* state) const;
 

@@ -55,7 +55,7 @@ void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults&
   const OpContext& context = step.context();
   const ScratchScope scope(*context.scratch);
   if (results.hidden.rows > 0) Norm(context, x, results.hidden);
-  if (results.logits.rows > 0) Head(step, x, results.logits);
+  if (results.logits.rows > 0) NormAndHead(step, x, results.logits);
   // Last: it may be one kernel with the choice of a token.
   if (!results.finite) return;
   step.JoinSpoilt();
@@ -70,7 +70,7 @@ void Vocabulary::Norm(const OpContext& context, const ConstRows& x, const Rows& 
   }
 }
 
-void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {
+void Vocabulary::NormAndHead(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   // They ascend: as many as there are rows are all of them, each in its place.
   const bool all = out.rows == x.rows;
@@ -78,6 +78,11 @@ void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) con
   const Rows normed = step.MakeRows(out.rows, shape_.dim);
   if (!all) GatherRows(context, x, step.layout().device.logit_rows, some);
   Norm(context, all ? x : some, normed);
+  Head(step, normed, out);
+}
+
+void Vocabulary::Head(const Step& step, const ConstRows& normed, const Rows& out) const {
+  const OpContext& context = step.context();
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, normed, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);
