@@ -97,7 +97,7 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
     if (rounds) {
       const auto place = state.memory().state(slice.state);
       packing.Read(loaded->memory(), place, 0, stored);
-      packing.Write(loaded->memory(), place, stored);
+      packing.Write(loaded->memory(), place, 0, stored);
     }
     REPRISE_TRY(writer.Append(std::as_bytes(std::span(logits))));
   }
