@@ -428,26 +428,42 @@ void Connection::Dispatch(const ExchangePtr& exchange) {
     static_cast<LiveExchange&>(*exchange).DropBody();
     return;
   }
-  const bool large = exchange->request().body.size() > kUnaskedBodyBytesMax;
-  Enqueue(hub_.get(), exchange, &handler,
-          large                                     ? WorkQueue::Size::kHeavy
-          : decision.route->run_on == RunOn::kQuick ? WorkQueue::Size::kQuick
-                                                    : WorkQueue::Size::kSmall);
+  using Size = WorkQueue::Size;
+  if (exchange->request().body.size() > kUnaskedBodyBytesMax) {
+    return Enqueue(hub_.get(), exchange, &handler, Size::kHeavy, false);
+  }
+  if (decision.route->run_on == RunOn::kQuick) {
+    return Enqueue(hub_.get(), exchange, &handler, Size::kQuick, false);
+  }
+  const std::string& share = exchange->account()->share();
+  const PastSizes& past = hub_->past_sizes;
+  const Size size = past.BeginsHeavy(share, &handler) ? Size::kHeavy : Size::kSmall;
+  Enqueue(hub_.get(), exchange, &handler, size, past.Knows(share, &handler));
 }
 
 void Connection::Enqueue(Hub* hub, const ExchangePtr& exchange, const Handler* handler,
-                         WorkQueue::Size size) {
+                         WorkQueue::Size size, bool notes) {
   if (size == WorkQueue::Size::kHeavy) exchange->account()->Widen();
-  const auto run = [hub, exchange, handler, size] {
+  const auto run = [hub, exchange, handler, size, notes] {
     LiveExchange& live = static_cast<LiveExchange&>(*exchange);
     if (!live.abandoned()) (*handler)(exchange);
     if (const auto parking = live.TakeParking()) {
-      parking->go = [hub, exchange, handler, size] { Enqueue(hub, exchange, handler, size); };
+      parking->go = [hub, exchange, handler, size, notes] {
+        Enqueue(hub, exchange, handler, size, notes);
+      };
       return parking->Meet();
     }
-    if (!live.TakeAgain()) return live.DropBody();
-    asio::post(hub->io, [hub] { ++hub->counters.restarts; });
-    Enqueue(hub, exchange, handler, WorkQueue::Size::kHeavy);
+    const bool again = live.TakeAgain();
+    const AccountPtr& account = exchange->account();
+    if (again || notes) {
+      const bool heavy = again || account->work() > hub->options.account.small_work;
+      asio::post(hub->io, [hub, share = account->share(), handler, heavy, again] {
+        hub->past_sizes.Note(share, handler, heavy);
+        if (again) ++hub->counters.restarts;
+      });
+    }
+    if (!again) return live.DropBody();
+    Enqueue(hub, exchange, handler, WorkQueue::Size::kHeavy, false);
   };
   hub->workers->Add({exchange->account()->share(), size, run});
 }

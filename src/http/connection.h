@@ -10,11 +10,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "http/places.h"
 #include "http/request_parser.h"
 #include "http/server.h"
+#include "http/shares/past_sizes.h"
+#include "http/shares/places.h"
+#include "http/shares/work_queue.h"
 #include "http/transport.h"
-#include "http/work_queue.h"
 
 namespace reprise::http {
 
@@ -30,6 +31,7 @@ struct Hub {
   std::unique_ptr<WorkQueue> workers;
   std::unordered_set<Connection*> connections;
   std::unique_ptr<Places> places;
+  PastSizes past_sizes;
   size_t refusing = 0;                            // of them, those that are only told to go away
   std::deque<std::shared_ptr<Connection>> turns;  // those that go on reading a large body
   bool turning = false;                           // the first of them will be asked
@@ -71,9 +73,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnClose(uint64_t answer, std::function<void()> closed);
   void OnDrained(uint64_t answer, std::function<void()> drained);
   void BodyDone(uint64_t answer);  // the handler has read the body
-  // Has it handled by a worker.
+  // Has it handled by a worker. `notes`: what it turns out to be is of interest.
   static void Enqueue(Hub* hub, const ExchangePtr& exchange, const Handler* handler,
-                      WorkQueue::Size size);
+                      WorkQueue::Size size, bool notes);
   const std::string& address() const { return address_; }
   size_t pending_bytes() const { return pending_bytes_; }
   Hub& hub() { return *hub_; }

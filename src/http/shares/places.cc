@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "http/places.h"
+#include "http/shares/places.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

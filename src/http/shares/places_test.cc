@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that nobody has more than a share of the connections, however many addresses they have.
-#include "http/places.h"
+#include "http/shares/places.h"
 
 #include <gtest/gtest.h>
 

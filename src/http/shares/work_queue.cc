@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "http/work_queue.h"
+#include "http/shares/work_queue.h"
 
 #ifdef __linux__
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that tenants take turns, that large requests leave a thread to small ones, and that
 // stopping waits for what runs and for nothing else.
-#include "http/work_queue.h"
+#include "http/shares/work_queue.h"
 
 #include <gtest/gtest.h>
 
