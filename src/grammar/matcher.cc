@@ -58,8 +58,9 @@ uint64_t Language::steps() const {
 
 size_t Language::bytes() const {
   const std::shared_ptr<Run> run = Current();
-  const std::lock_guard lock(run->mutex);
-  return grammar_->bytes() + run->bytes();
+  const std::unique_lock lock(run->mutex, std::try_to_lock);
+  if (lock.owns_lock()) run->bytes_seen = run->bytes();
+  return grammar_->bytes() + run->bytes_seen;
 }
 
 Matcher::Matcher(std::shared_ptr<Language> language)

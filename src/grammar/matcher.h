@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,7 @@ class Language {
 
   const TokenTrie& trie() const { return *trie_; }
   const Grammar& grammar() const { return *grammar_; }
+  // Of late, where a reply is just being followed: nobody waits for that.
   size_t bytes() const;
   // That were taken so far: a measure of work that does not depend on the machine.
   uint64_t steps() const;
@@ -59,8 +61,9 @@ class Language {
           holding(limits.ledger, limits.share) {}
     size_t bytes() const;
     // Whether there is room for them.
-    bool Hold() { return holding.Set(bytes()); }
+    bool Hold() { return holding.Set(bytes_seen = bytes()); }
     std::mutex mutex;
+    std::atomic<size_t> bytes_seen{0};  // when they were counted last
     Automaton automaton;
     Holding holding;
     std::unordered_map<uint32_t, std::vector<uint64_t>> masks;
