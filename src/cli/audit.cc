@@ -104,6 +104,10 @@ class Relay final : public Executor {
                 const Work& meanwhile) override {
     return to_->Choose(batch, results, meanwhile);
   }
+  Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                 std::span<float> hidden, float* logits) override {
+    return to_->Predict(batch, memory, first, hidden, logits);
+  }
   bool keeps() const override { return to_->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
     return to_->Keep(kept, memory);
@@ -215,8 +219,9 @@ class Auditor {
       CHECK(again.ok());
       return std::move(*again);
     };
-    adapters.cold = [this](const Adapter& adapter, std::span<const TokenId> tokens,
-                           float* logits) { RunCold(tokens, logits, &adapter); };
+    adapters.cold = [this](const Adapter& adapter, std::span<const TokenId> tokens, float* logits) {
+      RunCold(tokens, logits, &adapter);
+    };
     return adapters;
   }
 
@@ -343,6 +348,7 @@ Status Run(const Options& options) {
   SetLogLevel(LogLevel::kWarning);
   ModelOptions model = options.model;
   model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
+  model.mtp = options.speculate;
   std::vector<std::unique_ptr<LoadedModel>> loaded;
   REPRISE_ASSIGN(loaded.emplace_back(), LoadedModel::Load(model));
   for (const std::string& devices : options.restart_on) {

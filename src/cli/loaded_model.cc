@@ -164,6 +164,17 @@ Status LoadedModel::OpenMmproj() {
   return OkStatus();
 }
 
+// llama.cpp's converter names a file that holds this block alone after the model's.
+Status LoadedModel::OpenMtp() {
+  const std::filesystem::path file(path_);
+  const std::filesystem::path beside = file.parent_path() / ("mtp-" + file.filename().string());
+  std::error_code absent;
+  if (!path_.ends_with(".gguf") || !std::filesystem::exists(beside, absent)) return OkStatus();
+  REPRISE_ASSIGN(Checkpoint block, OpenCheckpoint(beside.string()));
+  mtp_.emplace(std::move(block));
+  return OkStatus();
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   REPRISE_ASSIGN(const std::string path, FindModel(options.path));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(options));
@@ -172,6 +183,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   loaded->checkpoint_.emplace(std::move(checkpoint));
   if (options.tower) REPRISE_TRY(loaded->OpenMmproj());
+  if (options.mtp) REPRISE_TRY(loaded->OpenMtp());
   REPRISE_TRY(loaded->Read());
   loaded->card_ = loaded->model_->card();
   loaded->adaptable_ = loaded->model_->adaptable();
@@ -185,6 +197,9 @@ Status LoadedModel::Read() {
   load.tower = options_.tower;
   load.mmproj = mmproj_ ? &*mmproj_ : nullptr;
   load.mmproj_needed = !options_.mmproj.empty();
+  // A device that chooses tokens has no drafts.
+  load.mtp = options_.mtp && !context_.backend->chooses();
+  load.mtp_file = mtp_ ? &*mtp_ : nullptr;
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));
   }

@@ -37,6 +37,7 @@ struct ModelOptions {
   int context_tokens = 0;           // of the longest sequence; 0: as the model says
   bool tower = false;               // what looks at pictures as well
   std::string mmproj;               // the tower's GGUF file; empty: what lies beside a GGUF model
+  bool mtp = false;                 // its block that predicts further tokens, for drafts
 };
 // The model is named by position or by --model; without one, commands use the bundled model.
 void AddModelOptions(Flags* flags, ModelOptions* options);
@@ -84,12 +85,14 @@ class LoadedModel {
   explicit LoadedModel(const ModelOptions& options) : options_(options) {}
   Status OpenDevices();
   Status OpenMmproj();
+  Status OpenMtp();
   Status Read();
 
   const ModelOptions options_;
   std::string path_;  // of the file
   std::optional<Checkpoint> checkpoint_;
   std::optional<Checkpoint> mmproj_;  // of a GGUF model with a tower
+  std::optional<Checkpoint> mtp_;     // a file beside it that holds its block for further tokens
   std::unique_ptr<Devices> devices_;  // several, or null: then there is one
   std::unique_ptr<Backend> backend_;
   ScratchArena scratch_;

@@ -61,6 +61,12 @@ void FakeExecutor::WriteLogits(uint64_t recurrent, uint64_t keys, float* logits)
   }
 }
 
+// The state is read from both ends of its tensor, so that half a copy is noticed.
+uint64_t FakeExecutor::RecurrentOf(const StateMemory& memory, StateId id) const {
+  const std::byte* state = Raw(memory.state(id)) + memory.layout->offset(recurrent_state_, 0);
+  return Load(state) ^ Mix64(Load(state + state_end_) - Load(state));  // Mix64(0) is 0
+}
+
 std::byte* FakeExecutor::KeyAt(const StateMemory& memory, std::span<const BlockId> blocks,
                                int32_t row) const {
   const BlockId block = blocks[static_cast<size_t>(row / kBlockTokens)];
@@ -117,13 +123,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceSlice& slice = batch.sequences[s];
     const auto key_at = [&](int32_t at) { return KeyAt(memory, slice.blocks, at); };
-    // The state is read from both ends of its tensor, so that half a copy is noticed.
-    std::byte* state = nullptr;
-    uint64_t recurrent = 0;
-    if (has_recurrent_) {
-      state = Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_state_, 0);
-      recurrent = Load(state) ^ Mix64(Load(state + state_end_) - Load(state));  // Mix64(0) is 0
-    }
+    uint64_t recurrent = has_recurrent_ ? RecurrentOf(memory, slice.state) : 0;
     uint64_t keys = 0;
     for (int32_t j = 0; has_kv_ && j < slice.past.physical; ++j) keys = Fold(keys, Load(key_at(j)));
     batch.finite[s] = 1;
@@ -154,12 +154,41 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
       }
     }
     if (has_recurrent_) {
+      std::byte* state =
+          Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_state_, 0);
       Store(recurrent, state);
       Store(recurrent, state + state_end_);
     }
   }
   for (const WatchedRows& watched : batch.watched) {
     Weigh(watched, batch.sequences[watched.sequence], memory);
+  }
+  return OkStatus();
+}
+
+Status FakeExecutor::Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                             std::span<float> hidden, float* logits) {
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const SequenceSlice& slice = batch.sequences[s];
+    CHECK(slice.row_count == 1 && slice.row_begin == s && batch.logit_rows[s] == s);
+    float* const between = hidden.data() + s * static_cast<size_t>(card_.dim);
+    uint64_t recurrent = 0, keys = 0, key = 0;
+    if (!first) {
+      std::memcpy(&recurrent, between, sizeof recurrent);
+    } else if (has_recurrent_) {
+      recurrent = RecurrentOf(memory, slice.state);
+    }
+    for (int32_t j = 0; has_kv_ && j < slice.past.physical; ++j) {
+      keys = Fold(keys, Load(KeyAt(memory, slice.blocks, j)));
+    }
+    Row(slice.space, batch.tokens[s], slice.past.logical, &recurrent, &key);
+    if (has_kv_) {
+      Store(key, KeyAt(memory, slice.blocks, slice.past.physical));
+      keys = Fold(keys, key);
+    }
+    WriteLogits(recurrent, keys, logits + s * static_cast<size_t>(kVocab));
+    std::memcpy(between, &recurrent, sizeof recurrent);
+    batch.finite[s] = 1;
   }
   return OkStatus();
 }

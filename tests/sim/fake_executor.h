@@ -33,6 +33,12 @@ class FakeExecutor : public Executor {
   void set_pool(ThreadPool* pool) { pool_ = pool; }
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
 
+  // From now on it has a block that predicts further tokens, which is right: it says what the model
+  // would say, if it is given the state, the place and the tokens that it would be given.
+  void PredictFurther() { card_.mtp_state = recurrent_state_; }
+  Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                 std::span<float> hidden, float* logits) override;
+
   bool keeps() const override { return has_kv_; }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override;
 
@@ -59,6 +65,7 @@ class FakeExecutor : public Executor {
   uint64_t rows() const { return rows_; }  // run so far
 
  private:
+  uint64_t RecurrentOf(const StateMemory& memory, StateId id) const;
   std::byte* KeyAt(const StateMemory& memory, std::span<const BlockId> blocks, int32_t row) const;
   void Spoil(const BatchView& batch, const StateMemory& memory) const;
   void Weigh(const WatchedRows& watched, const SequenceSlice& slice,

@@ -13,6 +13,7 @@
 #include "engine/audit/rehearsed_drafter.h"
 #include "engine/draft/model_drafter.h"
 #include "engine_fixture.h"
+#include "model/live_state.h"
 
 // Random requests that are answered with and without drafts: what both say must be the same, and
 // what both leave behind.
@@ -57,7 +58,7 @@ struct SpeculationCase {
   int32_t reply_max = 48;
   bool tight = false;  // memory for hardly more than one
   bool snapkv = false;
-  int junk_percent = -1;  // of drafts that know the answers; -1: any, or no such drafts
+  int junk_percent = -1;      // of drafts that know the answers; -1: any, or no such drafts
   Executor* draft = nullptr;  // a model that drafts, too
 };
 
@@ -92,7 +93,40 @@ struct LaterState {
   int32_t position = 0;          // where a later request starts from
   std::vector<std::byte> bytes;  // of its recurrent state there
   std::vector<float> logits;     // that it computes behind that
+  std::vector<float> guess;      // of the model's block for further tokens, if it has one
 };
+
+// What the model's block for further tokens says behind `token`, of a sequence as it stands.
+inline std::vector<float> GuessBehind(Executor& executor, const StateMemory& memory,
+                                      SequenceSlice slice, TokenId token) {
+  slice.row_count = 1;
+  const uint32_t row = 0;
+  uint8_t finite = 0;
+  std::vector<float> hidden(size_t(executor.card().dim));
+  std::vector<float> logits(size_t(executor.card().vocab_size));
+  const Status said = executor.Predict(
+      {std::span(&token, 1), std::span(&slice, 1), std::span(&row, 1), std::span(&finite, 1)},
+      memory, /*first=*/true, hidden, logits.data());
+  EXPECT_TRUE(said.ok() && finite == 1) << said.message();
+  return logits;
+}
+
+// The same of a sequence that ran all tokens but the last at once, from nothing.
+inline std::vector<float> ColdGuess(Executor& executor, std::span<const TokenId> tokens) {
+  auto state = LiveState::Create(executor.card().state, 1, 256, executor.memory());
+  CHECK(state.ok());
+  const auto before = tokens.first(tokens.size() - 1);
+  if (!before.empty()) {
+    const SequenceSlice slice = state->Next(0, 0, uint32_t(before.size()));
+    uint8_t finite = 0;
+    CHECK(executor
+              .Forward({before, std::span(&slice, 1), {}, std::span(&finite, 1)}, state->memory(),
+                       nullptr)
+              .ok());
+    state->Advance(0, int64_t(before.size()));
+  }
+  return GuessBehind(executor, state->memory(), state->Next(0, 0, 1), tokens.back());
+}
 
 class SpeculationWorld {
  public:
@@ -173,6 +207,17 @@ class SpeculationWorld {
       if (lease.state().valid()) {
         const std::byte* state = Raw(cache.memory().state(lease.state()));
         later.bytes.assign(state, state + bytes);
+      }
+      if (executor_.card().mtp_state) {
+        EXPECT_TRUE(cache.Reserve(lease, 1).ok());
+        SequenceSlice slice;
+        slice.past = lease.extent();
+        slice.blocks = lease.blocks();
+        slice.state = lease.state();
+        const auto known = std::span(text).first(size_t(later.position) + 1);
+        later.guess = GuessBehind(executor_, cache.memory(), slice, known.back());
+        const bool cold = slice.past.logical == slice.past.physical;
+        if (cold && later.guess != ColdGuess(executor_, known)) later.guess.clear();
       }
     }
     GenerateRequest request;
@@ -324,6 +369,10 @@ inline std::string CompareWorlds(Executor& executor, const SpeculationCase& one,
     if (a.position != b.position) continue;
     ++tally->states;
     if (a.bytes != b.bytes) return "the stored state differs, of request " + std::to_string(i);
+    if (!executor.card().mtp_state) continue;
+    if (a.guess.empty() || a.guess != b.guess) {
+      return "a guess behind the stored state differs, of request " + std::to_string(i);
+    }
   }
   return "";
 }

@@ -27,6 +27,7 @@ TEST_P(SpeculationLaw, HoldsForEveryFamily) {
   TestMachine machine;
   LoadOptions options;
   options.kv = DType::kF16;
+  options.mtp = true;
   // ministral3 refuses more: its tiny model's scale of rotary positions begins to change there.
   options.context_tokens = GetParam().filename() == "ministral3" ? 128 : 256;
   const auto model = LoadModel(*checkpoint, machine.context(), options);
@@ -50,6 +51,7 @@ TEST_P(SpeculationLaw, HoldsForEveryFamily) {
   EXPECT_GT(tally.accepted, 0u);
   EXPECT_GT(tally.run, tally.accepted);
   EXPECT_GT(tally.states, 0u);
+  EXPECT_EQ(tally.by_source[size_t(Drafts::kMtp)] > 0, (*model)->card().mtp_state.has_value());
 
   // The likeliest tokens, and none but those: every draft is right.
   const SteadyClock clock;

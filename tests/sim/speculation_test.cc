@@ -31,6 +31,7 @@ TEST(Speculation, ChangesNoTokenAndNoState) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     FakeExecutor executor(kKinds[seed % 3]);
     FakeExecutor small(kKinds[seed / 3 % 3]);
+    if (seed / 2 % 2 == 0) executor.PredictFurther();
     const bool tight = seed % 4 == 1;
     const SpeculationCase one{.seed = seed,
                               .vocab = kVocab,
@@ -48,6 +49,7 @@ TEST(Speculation, ChangesNoTokenAndNoState) {
   EXPECT_GT(tally.by_source[size_t(Drafts::kTree)], seeds);
   EXPECT_GT(tally.by_source[size_t(Drafts::kPrediction)], seeds / 8);
   EXPECT_GT(tally.by_source[size_t(Drafts::kNgram)], seeds);
+  EXPECT_GT(tally.by_source[size_t(Drafts::kMtp)], seeds);
   EXPECT_GT(tally.by_source[size_t(Drafts::kModel)], seeds);
   EXPECT_GT(tally.preemptions, seeds / 100);
   EXPECT_GT(tally.states, seeds);
@@ -59,6 +61,7 @@ TEST(Speculation, EveryScheduleGivesTheColdAnswer) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Schedule schedule = MakeSchedule(seed, {.speculate = true});
     FakeExecutor executor(kKinds[seed % 3]);
+    if (seed / 2 % 2 == 0) executor.PredictFurther();
     const ColdLogits cold = [&](uint32_t space, std::span<const TokenId> tokens, float* logits) {
       executor.ColdLogits(space, tokens, logits);
     };
@@ -191,6 +194,60 @@ TEST_F(OneReply, APredictionIsFollowedAndTakenUpAgain) {
   const DraftCount count = predicted.completion.speculation.drafts[size_t(Drafts::kPrediction)];
   EXPECT_GT(count.accepted, 15u);
   EXPECT_LT(predicted.completion.steps, 26);
+}
+
+// A block that says what the model would say is always right, if it is asked with the state, the
+// places and the tokens of every sequence: alone, and with others whose runs end sooner.
+TEST_F(OneReply, TheModelsOwnBlockIsAlwaysRight) {
+  for (const FakeExecutor::Kind kind : kKinds) {
+    for (const int32_t window : {1, 2, 5, 15}) {
+      FakeExecutor executor(kind);
+      const auto expected = EngineFixture(executor).Ask(Request(40)).tokens;
+      executor.PredictFurther();
+      EngineOptions engine;
+      engine.speculation = {Speculate::kMtp, window, {}};
+      EngineFixture fixture(executor, {}, engine);
+      const auto answer = fixture.Ask(Request(40));
+      EXPECT_EQ(answer.tokens, expected);
+      EXPECT_EQ(answer.completion.steps, 1 + (39 + window) / (window + 1));
+      const DraftCount count = answer.completion.speculation.drafts[size_t(Drafts::kMtp)];
+      EXPECT_EQ(count.run, count.accepted);
+      EXPECT_GT(count.run, 0u);
+      // Replies of several lengths at once.
+      std::vector<std::shared_ptr<TokenStream>> streams;
+      for (int i = 0; i < 4; ++i) {
+        GenerateRequest request =
+            Conversation(kVocab).Say(uint64_t(i) + 7, 20 + i).Request(9 * i + 4);
+        streams.push_back(fixture.Submit(std::move(request)));
+      }
+      while (fixture.engine().Step()) {
+      }
+      for (const auto& stream : streams) {
+        const TokenStream::Update update = stream->Poll();
+        ASSERT_TRUE(update.completion.has_value());
+        const DraftCount one = update.completion->speculation.total();
+        EXPECT_EQ(one.run, one.accepted);
+        EXPECT_GT(one.run, 0u);
+      }
+    }
+  }
+}
+
+// It has nothing to say to whoever asks another drafter, and a model without one says so.
+TEST_F(OneReply, OnlyWhoAsksTheBlockHasItsDrafts) {
+  EngineOptions engine;
+  engine.speculation = {Speculate::kTree, 4, {}};
+  executor_.PredictFurther();
+  EngineFixture fixture(executor_, {}, engine);
+  GenerateRequest request = Request(20);
+  EXPECT_EQ(fixture.Ask(request).completion.speculation.total().run, 0u);
+  request.speculate = Speculate::kAuto;
+  request.prompt.push_back(1);  // nothing that the tree knows
+  EXPECT_GT(fixture.Ask(request).completion.speculation.drafts[size_t(Drafts::kMtp)].run, 0u);
+  FakeExecutor without(FakeExecutor::Kind::kHybrid);
+  engine.speculation = {Speculate::kMtp, 4, {}};
+  EngineFixture plain(without, {}, engine);
+  EXPECT_EQ(plain.Ask(Request(20)).completion.speculation.rest, DraftRest::kNothing);
 }
 
 // A model that drafts for itself is always right: what it keeps of a sequence is the state of its

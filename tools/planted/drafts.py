@@ -1,6 +1,7 @@
 """Drafts: what is kept of them, the states that they leave, how many there are, and who guesses."""
 
 DRAFTS = [("speculation_test", "tests/speculation_test")]
+MTP = [("model_test", "src/model/model_test")]
 SCHED = [("sched_test", "src/sched/sched_test")]
 
 MUTANTS = [
@@ -46,6 +47,22 @@ MUTANTS = [
      "cache_->Finish(std::move(lease));", "lease = Lease();", DRAFTS),
     ("guesses_go_on_in_the_old_token", "src/engine/draft/model_drafter.cc",
      "tokens_.push_back(run->job->tokens.back());", "tokens_.push_back(run->job->tokens.front());", DRAFTS),
+    ("further_guesses_at_one_place", "src/engine/draft/mtp_drafter.cc",
+     "lease.extent() + index;", "lease.extent();", DRAFTS),
+    ("further_guesses_forget_the_last", "src/engine/draft/mtp_drafter.cc",
+     "cache_.memory(), index == 0,", "cache_.memory(), true,", DRAFTS),
+    ("further_guesses_behind_the_first", "src/engine/draft/mtp_drafter.cc",
+     "lease.last_token() : run.job->tokens.back()", "lease.last_token() : run.job->tokens.front()", DRAFTS),
+    ("further_guesses_of_others", "src/engine/draft/mtp_drafter.cc",
+     "return a.drafts > b.drafts;", "return a.drafts < b.drafts;", DRAFTS),
+    ("further_guesses_from_the_first_state", "src/model/model.cc",
+     "memory.state(batch.sequences[size_t(row)].state)", "memory.state(batch.sequences[0].state)", MTP),
+    ("paired_with_the_token_itself", "src/model/decoders/mtp_block.cc",
+     "std::fill_n(weights.begin(), dim(), 1.0f);", "std::fill_n(weights.begin() + dim(), dim(), 1.0f);", MTP),
+    ("before_the_final_norm", "src/model/decoders/residual_stack.cc",
+     "vocabulary_.Embed(home), hidden);", "vocabulary_.Embed(home), last);", MTP),
+    ("a_part_of_a_block", "src/model/family.cc",
+     "    again.mtp = absent.empty();\n", "", MTP),
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
 ]

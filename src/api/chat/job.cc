@@ -42,7 +42,7 @@ void ReadSpeculate(Fields* fields, std::optional<Speculate>* speculate) {
   }
   const std::string_view name = found->is_string() ? found->as_string() : std::string_view();
   const std::optional<Speculate> mode = FindSpeculate(name);
-  if (!mode) return fields->Fail("speculate", "must be auto, off, tree, ngram or draft");
+  if (!mode) return fields->Fail("speculate", "must be auto, off, tree, ngram, mtp or draft");
   *speculate = *mode;
 }
 

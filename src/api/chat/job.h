@@ -118,7 +118,7 @@ void ReadStorePermission(Fields* fields, CacheControl* cache);
 // "snapkv": {"budget": tokens or a share below 1, "window": tokens}, or false: nothing is left out.
 void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv);
 
-// "speculate": "auto", "off", "tree" or "ngram"; true is auto, false is off.
+// "speculate": "auto", "off", "tree", "ngram", "mtp" or "draft"; true is auto, false is off.
 void ReadSpeculate(Fields* fields, std::optional<Speculate>* speculate);
 
 // OpenAI's "prediction": {"type": "content", "content": text or parts of it}.

@@ -125,8 +125,7 @@ class Bench {
  private:
   Status MakeEngine() {
     CacheOptions cache;
-    cache.sequence_count =
-        int(*std::max_element(options_.streams.begin(), options_.streams.end()));
+    cache.sequence_count = int(*std::max_element(options_.streams.begin(), options_.streams.end()));
     cache.context_tokens = 5 * options_.tokens + 1024;
     cache.snapshot_gap = DefaultSnapshotGap(executor_.card().state);
     cache.budget_bytes =
@@ -277,6 +276,7 @@ Status Run(Options options) {
                              " is out of range; give numbers from 1 to 256");
     }
   }
+  options.model.mtp = options.speculate == "auto" || options.speculate == "mtp";
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   return Bench(options, *loaded).Run();
 }
@@ -290,8 +290,8 @@ void DefineSpeculateBench(Flags* flags) {
              "code, retry, new, junk or own; may be given several times (default: all)",
              {.one_of = {std::begin(kTraffic), std::end(kTraffic)}});
   flags->Add("--streams", &options->streams, "requests at the same time; several, with commas");
-  flags->Add("--speculate", &options->speculate, "drafters: auto, tree or ngram",
-             {.one_of = {"auto", "tree", "ngram"}});
+  flags->Add("--speculate", &options->speculate, "drafters: auto, tree, ngram or mtp",
+             {.one_of = {"auto", "tree", "ngram", "mtp"}});
   flags->Add("-n", &options->tokens, "tokens of a reply", {.min = 2, .max = 4096});
   flags->Add("--repeat", &options->repeat, "pairs of requests", {.min = 1, .max = 1000});
   flags->Add("--edit-gap", &options->edit_gap, "tokens between two changes of code, on average",

@@ -45,7 +45,9 @@ Status Run(Options options) {
   SamplingParams& sampling = options.session.sampling;
   sampling.seed = options.seed ? *options.seed : std::random_device()();
   if (options.model.context_tokens == 0) options.model.context_tokens = kContextDefault;
+  options.model.mtp = WantsMtp(options.session.speculate);
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  REPRISE_TRY(CheckMtp(options.session.speculate, *loaded));
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded->checkpoint()));
   Apply(defaults, &sampling);
   Apply(options.chosen, &sampling);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "model/model_text.h"
 #include "weights/format/stored_tensor.h"
 
@@ -38,12 +39,29 @@ void AddSpeculateOptions(Flags* flags, SpeculateOptions* options) {
   flags->SetHeading("Speculation (docs/speculation.md)");
   flags->Add("--speculate", &options->mode,
              "guess the next tokens from earlier replies (tree), from prompt and reply (ngram), "
-             "with a small model (draft) or with all that there is (auto), and run them in one "
-             "step: the same reply, sooner",
-             {.one_of = {"auto", "off", "tree", "ngram", "draft"}});
+             "with the model's own block for it (mtp), with a small model (draft) or with all that "
+             "there is (auto), and run them in one step: the same reply, sooner",
+             {.one_of = {"auto", "off", "tree", "ngram", "mtp", "draft"}});
   flags->Add("--draft-model", &options->draft_model,
              "a small model of the same vocabulary that guesses the next tokens: GGUF file, "
              "Hugging Face folder, or hf:ORG/REPO[:QUANTISATION]");
+}
+
+bool WantsMtp(const SpeculateOptions& options) {
+  return options.mode == "auto" || options.mode == "mtp";
+}
+
+Status CheckMtp(const SpeculateOptions& options, const LoadedModel& loaded) {
+  const ModelCard& card = loaded.card();
+  if (card.mtp_state || !WantsMtp(options)) return OkStatus();
+  const bool alone = options.mode == "mtp";
+  if (card.mtp_absent.empty()) {
+    return alone ? Unimplemented("--speculate mtp: there are no drafts on this device")
+                 : OkStatus();
+  }
+  if (alone) return FailedPrecondition("--speculate mtp: " + card.mtp_absent);
+  if (card.mtp_declared) Log(LogLevel::kWarning, card.mtp_absent);
+  return OkStatus();
 }
 
 Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
@@ -59,6 +77,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
   options.gpu_layers.reset();
   options.cpu_experts.clear();
   options.weights.clear();
+  options.mtp = false;
   REPRISE_ASSIGN(std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options));
   if (loaded->backend().chooses()) {
     return Unimplemented("--draft-model: there are no drafts on a GPU yet");

@@ -21,6 +21,11 @@ struct SpeculateOptions {
   std::string draft_model;  // empty: none
 };
 void AddSpeculateOptions(Flags* flags, SpeculateOptions* options);
+// Whether the model's own block guesses, where it has one.
+bool WantsMtp(const SpeculateOptions& options);
+// Fails if the options want that block alone and the model has none; if it has a part of one, says
+// so in the log.
+Status CheckMtp(const SpeculateOptions& options, const LoadedModel& loaded);
 
 // A small model that guesses what a large one says: its weights, its state, and the drafter that
 // runs it.

@@ -65,7 +65,7 @@ class Acceptance {
 
  private:
   // Before anything is known, by grade.
-  std::array<double, kDraftGradeCount> rates_ = {0.8, 0.8, 0.7, 0.4, 0.7, 0.6};
+  std::array<double, kDraftGradeCount> rates_ = {0.8, 0.8, 0.7, 0.4, 0.7, 0.7, 0.6};
 };
 
 // Speculation of one sequence: its drafts, what they are worth, and what came of them.

@@ -16,10 +16,11 @@ struct GenerateRequest;
 
 // A sequence that could run drafts in the next step.
 struct DraftJob {
-  const Lease* lease = nullptr;  // its last token is the one to be run
+  Lease* lease = nullptr;  // its last token is the one to be run; nothing of it is reserved
   const GenerateRequest* request = nullptr;
   DraftMemory* memory = nullptr;
   Speculate mode = Speculate::kAuto;
+  bool has_pictures = false;    // rows of its prompt stand for pictures
   int32_t count = 0;            // drafts at most
   std::vector<TokenId> tokens;  // out: drafts, the first for the place behind the last token
   DraftGrade grade = DraftGrade::kOther;
@@ -45,6 +46,9 @@ class Drafter {
   // and they have no tokens yet.
   virtual void Propose(std::span<DraftJob* const> jobs) = 0;
 
+  // Whether its guesses are worth more than drafts that are less likely to be right, which another
+  // drafter already has for nothing.
+  virtual bool improves() const { return false; }
   // Milliseconds that a draft takes to guess, for all sequences of a step together; 0: none to
   // speak of. Who takes time is asked for as many as are worth it.
   virtual double draft_ms() const { return 0; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/draft/mtp_drafter.h"
 #include "engine/draft/text_drafters.h"
 #include "engine/engine.h"
 #include "engine/sequence.h"
@@ -24,6 +25,9 @@ void Engine::MakeDrafters() {
   drafters_.push_back(std::make_shared<PredictionDrafter>());
   drafters_.push_back(std::make_shared<TreeDrafter>(*cache_));
   drafters_.push_back(std::make_shared<NgramDrafter>());
+  if (executor_.card().mtp_state) {
+    drafters_.push_back(std::make_shared<MtpDrafter>(executor_, *cache_, clock_));
+  }
   if (options_.speculation.model) drafters_.push_back(options_.speculation.model);
 }
 
@@ -87,6 +91,7 @@ void Engine::PlanDrafts() {
     job.request = &sequence.request;
     job.memory = &speculation.memory;
     job.mode = speculation.mode;
+    job.has_pictures = sequence.sight != nullptr;
     job.count = DraftsMax(sequence);
     if (job.count == 0) continue;
     jobs.push_back(std::move(job));
@@ -97,16 +102,24 @@ void Engine::PlanDrafts() {
   PlanWindows();
 }
 
-// The first drafter that has something is believed.
+// The first drafter that has something is believed; one that improves, if what there is is less
+// likely to be right.
 void Engine::Propose() {
   std::vector<DraftJob>& jobs = scratch_.jobs;
   std::vector<DraftJob*> asked;
+  const auto wants = [&](const Drafter& drafter, const DraftJob& job) {
+    if (job.tokens.empty() || !drafter.improves()) return job.tokens.empty();
+    const auto i = static_cast<size_t>(&job - jobs.data());
+    const Acceptance& acceptance = scratch_.drafting[i]->sequence->speculation->acceptance;
+    return acceptance.Of(job.grade) < acceptance.Of(drafter.grade());
+  };
   for (const auto& drafter : drafters_) {
     asked.clear();
     for (DraftJob& job : jobs) {
-      if (job.tokens.empty() && drafter->Serves(job.mode)) asked.push_back(&job);
+      if (drafter->Serves(job.mode) && wants(*drafter, job)) asked.push_back(&job);
     }
     if (asked.empty() || !AreWorthAsking(*drafter, asked)) continue;
+    for (DraftJob* job : asked) job->tokens.clear();
     drafter->Propose(asked);
     for (DraftJob* job : asked) {
       const size_t i = static_cast<size_t>(job - jobs.data());

@@ -6,8 +6,8 @@
 namespace reprise {
 namespace {
 
-constexpr std::string_view kModes[] = {"off", "auto", "tree", "ngram", "draft"};
-constexpr std::string_view kSources[] = {"tree", "prediction", "ngram", "draft", "other"};
+constexpr std::string_view kModes[] = {"off", "auto", "tree", "ngram", "mtp", "draft"};
+constexpr std::string_view kSources[] = {"tree", "prediction", "ngram", "mtp", "draft", "other"};
 constexpr std::string_view kRests[] = {
     "none",
     "off",

@@ -10,8 +10,9 @@
 namespace reprise {
 
 // Which drafters a request asks.
-enum class Speculate : uint8_t { kOff, kAuto, kTree, kNgram, kDraft };
-std::string_view NameOf(Speculate mode);  // "off", "auto", "tree", "ngram", "draft"
+enum class Speculate : uint8_t { kOff, kAuto, kTree, kNgram, kMtp, kDraft };
+// "off", "auto", "tree", "ngram", "mtp", "draft"
+std::string_view NameOf(Speculate mode);
 std::optional<Speculate> FindSpeculate(std::string_view name);
 
 // Where drafts come from.
@@ -19,15 +20,24 @@ enum class Drafts : uint8_t {
   kTree,        // what earlier requests were answered behind the same tokens
   kPrediction,  // what the client expects the reply to be
   kNgram,       // what followed the same few tokens in prompt and reply
+  kMtp,         // what the model's own block for further tokens says
   kModel,       // what a small model says
   kOther,       // a drafter that the engine was given
 };
-inline constexpr size_t kDraftsCount = 5;
+inline constexpr size_t kDraftsCount = 6;
 std::string_view NameOf(Drafts source);
 
 // Drafts that are about as likely to be right.
-enum class DraftGrade : uint8_t { kTree, kPrediction, kLongNgram, kShortNgram, kModel, kOther };
-inline constexpr size_t kDraftGradeCount = 6;
+enum class DraftGrade : uint8_t {
+  kTree,
+  kPrediction,
+  kLongNgram,
+  kShortNgram,
+  kMtp,
+  kModel,
+  kOther,
+};
+inline constexpr size_t kDraftGradeCount = 7;
 
 // Why the last step of a request that could have had drafts had none.
 enum class DraftRest : uint8_t {

@@ -75,7 +75,9 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   ModelOptions model = options.model;
   model.context_tokens = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
   model.tower = !options.ignore_images;
+  model.mtp = WantsMtp(options.speculate);
   REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
+  REPRISE_TRY(CheckMtp(options.speculate, *stack->loaded_));
   if (shared.model_count > 1 && &stack->loaded_->memory() != &HostMemory()) {
     return Unimplemented("several models share the memory of the host only; give --device cpu");
   }

@@ -48,6 +48,10 @@ class WakingExecutor final : public Executor {
     return awake_->BeginLook(pixels);
   }
   Result<bool> AdvanceLook(VisionTower::Look* look) override { return awake_->AdvanceLook(look); }
+  Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                 std::span<float> hidden, float* logits) override {
+    return awake_->Predict(batch, memory, first, hidden, logits);
+  }
   bool keeps() const override { return loaded_->backend().keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override;
 
@@ -117,7 +121,7 @@ class ModelStack {
   std::unique_ptr<LoadedModel> loaded_;
   ServedText text_;
   api::ServedModel served_;
-  std::unique_ptr<AdapterShelf> adapters_;  // null: the device computes none
+  std::unique_ptr<AdapterShelf> adapters_;       // null: the device computes none
   SamplingParams sampling_ = DefaultSampling();  // where a request does not say
   WakingExecutor executor_;
   std::unique_ptr<EventPublisher> events_;  // the engine's cache tells it
