@@ -6,6 +6,7 @@
   tests/data/tiny.gguf                   every metadata type, every tensor type we support
   tests/data/split-0000{1,2,3}-of-00003.gguf   a set of three parts
   tests/corpus/gguf_fuzz/types           the metadata of tiny.gguf and two tensors
+  tests/data/nvfp4.gguf                  matrices of NVFP4 with and without scales, and what gguf-py decodes of them
   tests/data/tiny.safetensors            F32, F16, I32, I64, BOOL; empty and scalar
 
 Byte j of tensor i (in the order added) of the GGUF files is (31 i + 7 j) mod 251.
@@ -15,6 +16,7 @@ import pathlib
 import numpy as np
 from gguf import GGUFWriter
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as T
+from gguf.quants import dequantize
 from safetensors.numpy import save_file
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/data"
@@ -78,6 +80,26 @@ def write_split():
     close(writer)
 
 
+def write_nvfp4():
+    """X.expected: what gguf-py decodes of X.weight, times X.scale, as BF16 has it."""
+    writer = GGUFWriter(DATA / "nvfp4.gguf", "llama")
+    rng = np.random.default_rng(43)
+    for name, shape, scale in (("a", (6, 128), None), ("b", (2, 3, 64), [0.37, 1.9e-3]), ("c", (2, 64), [3.3])):
+        blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // 64 * 36), dtype=np.uint8)
+        blocks[..., :4][blocks[..., :4] == 0x80] = 0x7F
+        values = dequantize(blocks, T.NVFP4)
+        writer.add_tensor(f"{name}.weight", blocks, raw_dtype=T.NVFP4)
+        if scale is not None:
+            factors = np.array(scale, np.float32)
+            values = values * factors.reshape(-1, *[1] * (len(shape) - 1))
+            writer.add_tensor(f"{name}.scale", factors)
+            writer.add_tensor(f"{name}.input_scale", factors)
+        bits = values.astype(np.float32).view(np.uint32)
+        halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        writer.add_tensor(f"{name}.expected", halves.view(np.uint8), raw_dtype=T.BF16)
+    close(writer)
+
+
 def close(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -101,4 +123,5 @@ if __name__ == "__main__":
     write_tiny()
     write_corpus()
     write_split()
+    write_nvfp4()
     write_safetensors()

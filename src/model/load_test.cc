@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/mapped_file.h"
 #include "base/rng.h"
 #include "model/config/generation_defaults.h"
 #include "model/export/gguf_vocabulary.h"
@@ -19,6 +20,8 @@
 #include "model/model_text.h"
 #include "tensor/half.h"
 #include "weights/convert.h"
+#include "weights/format/gguf_writer.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 namespace {
@@ -390,6 +393,98 @@ TEST_F(LoadTest, SamplingDefaultsComeWithTheModel) {
   EXPECT_EQ(file->top_p, folder->top_p);
   EXPECT_FALSE(file->min_p);
   EXPECT_EQ(file->repetition_penalty, folder->repetition_penalty);
+}
+
+// The file with matrices of random blocks of NVFP4, each slice with a scale, and the one with the
+// values that they stand for in BF16.
+void WriteNvfp4(const std::string& source, const std::string& blocks, const std::string& values) {
+  const auto map = MappedFile::Open(source);
+  CHECK(map.ok());
+  const auto file = GgufFile::Parse(map->bytes());
+  CHECK(file.ok());
+  GgufWriter four, plain;
+  for (const GgufFile::Entry& entry : file->entries()) {
+    four.PutValue(entry.key, entry.value);
+    plain.PutValue(entry.key, entry.value);
+  }
+  Rng rng(43);
+  std::vector<std::vector<std::byte>> of_four, of_plain;
+  std::vector<std::string> turned;
+  for (const StoredTensor& tensor : file->tensors()) {
+    const Shape& shape = tensor.shape;
+    if (shape.rank() < 2 || shape.cols() % kNvfp4BlockValues != 0) {
+      CHECK(four.AddTensor(tensor.name, tensor.dtype, shape).ok());
+      CHECK(plain.AddTensor(tensor.name, tensor.dtype, shape).ok());
+      of_four.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
+      of_plain.push_back(of_four.back());
+      continue;
+    }
+    std::vector<std::byte> bytes(size_t(shape.elements() / kNvfp4BlockValues) * kNvfp4BlockBytes);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const auto byte = static_cast<uint8_t>(rng.Next());
+      bytes[i] = std::byte(i % kNvfp4BlockBytes < 4 ? 0x20 + byte % 32 : byte);
+    }
+    std::vector<float> scales;
+    for (int64_t i = 0; i < (shape.rank() == 3 ? shape[0] : 1); ++i) {
+      scales.push_back(0.02f + 0.01f * float(i));
+    }
+    // A block of Q4_0 has half the bytes for half the values; the type is put right below.
+    const std::string stem(tensor.name.substr(0, tensor.name.size() - 7));
+    turned.emplace_back(tensor.name);
+    CHECK(four.AddTensor(tensor.name, DType::kQ4_0, shape).ok());
+    CHECK(four.AddTensor(stem + ".scale", DType::kF32, {int64_t(scales.size())}).ok());
+    CHECK(plain.AddTensor(tensor.name, DType::kBF16, shape).ok());
+    const StoredTensor stored{tensor.name, DType::kBF16, shape, bytes};
+    const StoredTensor scale{
+        "", DType::kF32, {int64_t(scales.size())}, std::as_bytes(std::span(scales))};
+    const auto recipe = MakeNvfp4Recipe(stored, &scale);
+    std::vector<std::byte> made(size_t(shape.elements()) * 2);
+    StoredTensor made_of = stored;
+    made_of.recipe = recipe.get();
+    ConvertRows(made_of, DType::kBF16, 0, shape.rows(), made.data());
+    of_four.push_back(std::move(bytes));
+    const auto scale_bytes = std::as_bytes(std::span(scales));
+    of_four.emplace_back(scale_bytes.begin(), scale_bytes.end());
+    of_plain.push_back(std::move(made));
+  }
+  const auto write = [](GgufWriter* writer, const std::string& path, const auto& all) {
+    CHECK(writer->Open(path).ok());
+    for (const auto& bytes : all) CHECK(writer->Append(bytes).ok());
+    CHECK(writer->Finish().ok());
+  };
+  write(&four, blocks, of_four);
+  write(&plain, values, of_plain);
+  std::string text = ReadAll(blocks);
+  for (const std::string& name : turned) {
+    const uint64_t size = name.size();
+    const std::string written = std::string(reinterpret_cast<const char*>(&size), 8) + name;
+    const size_t at = text.find(written) + written.size();
+    const size_t rank = static_cast<unsigned char>(text[at]);
+    text[at + 4 + 8 * rank] = 40;
+  }
+  std::ofstream(blocks, std::ios::binary) << text;
+}
+
+// Matrices and stacks of experts of NVFP4 give the logits of the values that they stand for.
+TEST(Nvfp4Test, AModelOfAGgufFile) {
+  TestMachine machine;
+  const std::string folder = ::testing::TempDir() + "nvfp4_" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  const auto source = OpenCheckpoint("tests/golden/qwen3_moe");
+  ASSERT_TRUE(source.ok());
+  ConvertToGguf(*source, "f32", folder + "/f32.gguf");
+  WriteNvfp4(folder + "/f32.gguf", folder + "/nvfp4.gguf", folder + "/bf16.gguf");
+  std::vector<std::vector<float>> logits;
+  for (const char* name : {"/nvfp4.gguf", "/bf16.gguf"}) {
+    const auto checkpoint = OpenCheckpoint(folder + name);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const auto model = LoadModel(*checkpoint, machine.context(), {});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    logits.push_back(RunWhole(**model, machine.context(), std::vector<TokenId>{3, 7, 11, 2, 90}));
+    for (const float logit : logits.back()) ASSERT_TRUE(std::isfinite(logit));
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

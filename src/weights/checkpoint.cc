@@ -48,6 +48,7 @@ struct Checkpoint::Parts {
   std::optional<JsonDocument> config;
   Metadata metadata;
   std::vector<std::unique_ptr<Recipe>> recipes;  // of quantised matrices of a folder
+  std::vector<std::unique_ptr<Recipe>> blocks;   // of those of a GGUF file that are of NVFP4
   std::vector<StoredTensor> tensors;             // sorted by name
   uint64_t tensor_bytes = 0;
 };
@@ -221,6 +222,7 @@ class CheckpointOpener {
       }
     }
     JoinMxfp4();
+    REPRISE_TRY(JoinNvfp4());
     for (const auto& recipe : parts_->recipes) {
       tensors.push_back(recipe->tensor());
       if (recipe->data.type != "I32") parts_->tensor_bytes += recipe->data.bytes.size();
@@ -232,6 +234,35 @@ class CheckpointOpener {
         return DataLoss(parts_->path + ": tensor " + Quoted(tensors[i].name) + " is in two files");
       }
     }
+    return OkStatus();
+  }
+
+  // In GGUF files a matrix "<name>.weight" of NVFP4 has a scale of all of it, or one of each slice,
+  // in "<name>.scale"; "<name>.input_scale" is for activations of eight bits.
+  Status JoinNvfp4() {
+    std::vector<StoredTensor>& tensors = parts_->tensors;
+    std::map<std::string_view, const StoredTensor*> by_name;
+    std::set<std::string_view> joined;
+    for (const StoredTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+    for (StoredTensor& tensor : tensors) {
+      if (tensor.recipe != &kNvfp4Blocks) continue;
+      constexpr std::string_view kWeight = ".weight";
+      std::string stem(tensor.name);
+      if (stem.ends_with(kWeight)) stem.resize(stem.size() - kWeight.size());
+      const auto scale = by_name.find(stem + ".scale");
+      const auto unused = by_name.find(stem + ".input_scale");
+      const bool scaled = scale != by_name.end();
+      auto recipe = MakeNvfp4Recipe(tensor, scaled ? scale->second : nullptr);
+      if (recipe == nullptr) {
+        return DataLoss(parts_->path + ": the scale of tensor " + Quoted(tensor.name) +
+                        " does not fit it");
+      }
+      if (scaled) joined.insert(scale->first);
+      if (unused != by_name.end()) joined.insert(unused->first);
+      tensor.recipe = recipe.get();
+      parts_->blocks.push_back(std::move(recipe));
+    }
+    std::erase_if(tensors, [&](const StoredTensor& one) { return joined.contains(one.name); });
     return OkStatus();
   }
 

@@ -11,6 +11,7 @@ MUTANTS = [
     ("parts_of_two_models", "src/weights/format/gguf_parts.cc", "if (own == expected) continue;", "continue;", WEIGHTS),
     ("special_tokens_are_words", "src/text/vocab/json/tekken.cc", "token.special = true;", "token.special = false;", TEXT),
     ("modelopt_divides", "src/weights/recipe/recipe.cc", "scale = divided ? scale / global : scale * global;", "scale = scale / global;", WEIGHTS),
+    ("scale_of_the_first_expert", "src/weights/recipe/recipe.cc", "FloatAt(recipe.global, row / (recipe.rows / recipe.groups))", "FloatAt(recipe.global, 0)", WEIGHTS),
     ("positions_everywhere", "src/model/decoders/dense_decoder.cc",
      "traits.turns.empty() || traits.turns[size_t(i)]", "true", MODEL),
     ("norms_before_positions", "src/model/layers/attention.cc",

@@ -79,8 +79,8 @@ std::optional<PeftName> ReadPeftName(std::string_view name) {
     if (at == std::string_view::npos) continue;
     const std::string_view behind = name.substr(at + mark.size());
     const bool plain = behind == "weight";
-    const bool named = behind.size() > 7 && behind.ends_with(".weight") &&
-                       behind.find('.') == behind.size() - 7;
+    const bool named =
+        behind.size() > 7 && behind.ends_with(".weight") && behind.find('.') == behind.size() - 7;
     if (!plain && !named) return std::nullopt;
     std::string_view module = name.substr(0, at);
     if (module.starts_with(kPrefix)) module.remove_prefix(kPrefix.size());
@@ -178,6 +178,10 @@ Status AdapterFile::AddGguf(std::span<const std::byte> bytes) {
   }
   Pairs pairs;
   for (const StoredTensor& tensor : file.tensors()) {
+    if (tensor.recipe != nullptr) {
+      return Unimplemented("tensor " + Quoted(tensor.name) +
+                           " of the adapter has a type that is not computed with");
+    }
     const bool up = tensor.name.ends_with(".lora_b");
     if (!up && !tensor.name.ends_with(".lora_a")) {
       return Unimplemented("the adapter has tensor " + Quoted(tensor.name) +
@@ -214,8 +218,9 @@ Result<AdapterFile> AdapterFile::Open(const std::string& path) {
   if (IsDirectory(path)) {
     const std::string tensors = path + "/adapter_model.safetensors";
     if (!Exists(tensors) && Exists(path + "/adapter_model.bin")) {
-      return Unimplemented(path + ": adapter_model.bin is not read, for it may run programs; save "
-                                  "the adapter as adapter_model.safetensors");
+      return Unimplemented(path +
+                           ": adapter_model.bin is not read, for it may run programs; save "
+                           "the adapter as adapter_model.safetensors");
     }
     auto config = ReadFile(path + "/adapter_config.json", AdapterConfig::kBytesMax);
     if (!config.ok()) return config.status();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "tensor/codec.h"
+#include "weights/convert.h"
 #include "weights/metadata.h"
 
 namespace reprise {
@@ -39,11 +39,8 @@ Status ReadRankHead(const Checkpoint& checkpoint, int64_t dim, TextVectors* vect
   }
   vectors->rank_prompt = prompt;
   vectors->rank_rows.resize(size_t(labels * dim));
-  const size_t row_bytes = head->bytes.size() / size_t(labels);
-  for (int64_t row = 0; row < labels; ++row) {
-    DequantiseRow(head->dtype, head->bytes.data() + size_t(row) * row_bytes,
-                  &vectors->rank_rows[size_t(row * dim)], dim);
-  }
+  ConvertRows(*head, DType::kF32, 0, labels,
+              reinterpret_cast<std::byte*>(vectors->rank_rows.data()));
   return OkStatus();
 }
 

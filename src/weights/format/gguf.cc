@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 
@@ -21,6 +22,7 @@ constexpr uint64_t kKeyBytesMax = 65535;
 constexpr uint64_t kNameBytesMax = 63;
 constexpr uint32_t kRankMax = 4;
 constexpr uint32_t kTypeCount = 13;
+constexpr uint32_t kNvfp4 = 40;
 
 template <typename T>
 T Load(const std::byte* at) {
@@ -289,22 +291,29 @@ class GgufParser {
       if (extent <= 0) return DataLoss(shown + " has a dimension of " + std::to_string(extent));
     }
     if (!cursor_.Read(&type) || !cursor_.Read(&offset)) return Truncated("the tensor table");
-    const std::optional<DType> dtype = FindDTypeByGgufId(type);
+    // NVFP4 is read as what it makes (weights/recipe/recipe.h).
+    const bool nvfp4 = type == kNvfp4;
+    const auto dtype = nvfp4 ? std::optional(DType::kBF16) : FindDTypeByGgufId(type);
     if (!dtype) {
       return Unimplemented(shown + " has type " + std::string(GgufTensorTypeName(type)) + " (" +
                            std::to_string(type) + "), which is not supported");
     }
     const std::optional<Shape> shape = Shape::FromUntrusted({extents, rank});
     if (!shape) return DataLoss(shown + " has more elements than 63 bits can count");
-    if (shape->cols() % TraitsOf(*dtype).block_elements != 0) {
+    const int64_t block = nvfp4 ? kNvfp4BlockValues : TraitsOf(*dtype).block_elements;
+    if (shape->cols() % block != 0) {
       return DataLoss(shown + ": rows of " + std::to_string(shape->cols()) +
-                      " do not divide into blocks of " + std::string(NameOf(*dtype)));
+                      " do not divide into blocks of " +
+                      std::string(nvfp4 ? "nvfp4" : NameOf(*dtype)));
     }
-    const std::optional<size_t> size = TensorBytes(*dtype, *shape);
+    const std::optional<size_t> size =
+        nvfp4 ? size_t(shape->elements() / kNvfp4BlockValues) * kNvfp4BlockBytes
+              : TensorBytes(*dtype, *shape);
     if (!size) return DataLoss(shown + " has more bytes than 64 bits can count");
     if (offset % alignment_ != 0) return DataLoss(shown + " begins at an unaligned offset");
     tensor.dtype = *dtype;
     tensor.shape = *shape;
+    if (nvfp4) tensor.recipe = &kNvfp4Blocks;
     file_.tensors_.push_back(tensor);
     places_.push_back({offset, *size});
     return OkStatus();

@@ -213,8 +213,14 @@ TEST(GgufHostile, RanksTypesAndBlocks) {
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {1, 1, 1, 1, 1}, 0, 0).Data(32),
                  "has 5 dimensions");
   EXPECT_REFUSED(Bytes().Head(1, 0).String("t").U32(UINT32_MAX).Data(64), "dimensions (at most 4");
-  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("blk.0.w", {256}, 40, 0).Data(512),
-                 "tensor \"blk.0.w\" has type NVFP4 (40), which is not supported");
+  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("blk.0.w", {256}, 41, 0).Data(512),
+                 "tensor \"blk.0.w\" has type Q1_0 (41), which is not supported");
+  EXPECT_EQ(Bytes().Head(1, 0).Tensor("t", {64, 3}, 40, 0).Data(108).Refusal(), "");
+  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {64, 3}, 40, 0).Data(107), "truncated");
+  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {32, 4}, 40, 0).Data(512),
+                 "do not divide into blocks of nvfp4");
+  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {64, uint64_t{1} << 56}, 40, 0).Data(512),
+                 "beyond the end of the file");
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {256}, 4000, 0).Data(512), "type unknown (4000)");
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {256}, 0xFFFFFFFF, 0).Data(512),
                  "is not supported");

@@ -149,7 +149,56 @@ void MakeNvfp4Row(const Recipe& recipe, int64_t row, float* out) {
   }
 }
 
+// As gguf-py reads a byte: no sign, and 127 is nothing.
+float UnsignedE4M3(uint8_t byte) {
+  constexpr float kLargest = 480;  // of 255, which is no number elsewhere
+  return byte == 0x7F ? 0 : byte == 0xFF ? kLargest : E4M3(byte & 0x7F);
+}
+
+void MakeNvfp4Blocks(const Recipe& recipe, int64_t row, float* out) {
+  const float global =
+      recipe.global.present() ? FloatAt(recipe.global, row / (recipe.rows / recipe.groups)) : 1;
+  const int64_t blocks = recipe.cols / kNvfp4BlockValues;
+  const auto* block = reinterpret_cast<const uint8_t*>(recipe.data.bytes.data()) +
+                      size_t(row * blocks) * kNvfp4BlockBytes;
+  const auto value = [&](int level, float scale) {
+    return Rounded(recipe.result, kE2M1[level == 8 ? 0 : level] * scale);
+  };
+  for (int64_t b = 0; b < blocks; ++b, block += kNvfp4BlockBytes) {
+    for (int part = 0; part < 4; ++part, out += 16) {
+      const float scale = UnsignedE4M3(block[part]) * global;
+      for (int j = 0; j < 8; ++j) {
+        const uint8_t levels = block[4 + 8 * part + j];
+        out[j] = value(levels & 15, scale);
+        out[j + 8] = value(levels >> 4, scale);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+const Recipe kNvfp4Blocks = [] {
+  Recipe recipe;
+  recipe.kind = Recipe::Kind::kGgufNvfp4;
+  return recipe;
+}();
+
+std::unique_ptr<Recipe> MakeNvfp4Recipe(const StoredTensor& blocks, const StoredTensor* scale) {
+  auto recipe = std::make_unique<Recipe>();
+  recipe->name = blocks.name;
+  recipe->kind = Recipe::Kind::kGgufNvfp4;
+  recipe->result = DType::kBF16;
+  recipe->rows = blocks.shape.rows();
+  recipe->cols = blocks.shape.cols();
+  recipe->data = {blocks.name, "NVFP4", blocks.shape, blocks.bytes, blocks.file};
+  if (scale == nullptr) return recipe;
+  const int64_t slices = blocks.shape.rank() == 3 ? blocks.shape[0] : 1;
+  recipe->groups = scale->shape.elements();
+  if (scale->dtype != DType::kF32 || (recipe->groups != 1 && recipe->groups != slices)) return {};
+  recipe->global = PartOf(*scale, scale->file);
+  return recipe;
+}
 
 void MakeRow(const Recipe& recipe, int64_t row, float* out) {
   CHECK(row >= 0 && row < recipe.rows);
@@ -166,6 +215,8 @@ void MakeRow(const Recipe& recipe, int64_t row, float* out) {
     case Recipe::Kind::kNvfp4:
     case Recipe::Kind::kModelOpt4:
       return MakeNvfp4Row(recipe, row, out);
+    case Recipe::Kind::kGgufNvfp4:
+      return MakeNvfp4Blocks(recipe, row, out);
   }
 }
 

@@ -46,11 +46,14 @@ StoredPart PartOf(const StoredTensor& tensor, int file);
 //   kNvfp4      data U8 [rows, cols / 2], two floats of four bits a byte, low one first; scale
 //               F8_E4M3 [rows, cols / 16]; global F32;  data * (scale / global)
 //   kModelOpt4  the same by ModelOpt, which has no negative zero;  data * (scale * global)
+//   kGgufNvfp4  data blocks of 64 values of a GGUF file: four scales (E4M3 without a sign), then 32
+//               bytes, of which byte j has values j and j + 8 of a sixteenth; global F32 for each
+//               of `groups` equal parts of the rows, or none;  data * (scale * global)
 //
 // A group number outside [0, groups) makes a NaN, which the logits show.
 // Thread safety: immutable. The parts are views of the folder's files.
 struct Recipe {
-  enum class Kind : uint8_t { kFp8, kInt8, kIntegers, kAwq, kGptq, kNvfp4, kModelOpt4 };
+  enum class Kind : uint8_t { kFp8, kInt8, kIntegers, kAwq, kGptq, kNvfp4, kModelOpt4, kGgufNvfp4 };
 
   std::string name;  // of the matrix
   Kind kind = Kind::kFp8;
@@ -58,7 +61,7 @@ struct Recipe {
   int64_t rows = 0, cols = 0;
   int bits = 8;
   int zero_shift = 0;
-  int64_t groups = 1;                      // along columns
+  int64_t groups = 1;                      // along columns (kGgufNvfp4: along rows)
   int64_t block_rows = 1, block_cols = 1;  // that share a scale
   StoredPart data, scale, zeros, order, global;
 
@@ -68,6 +71,16 @@ struct Recipe {
   }
   StoredTensor tensor() const { return {name, result, {rows, cols}, data.bytes, data.file, this}; }
 };
+
+// What the reader of a GGUF file gives a tensor of NVFP4 in place of a recipe, until the checkpoint
+// makes one (MakeNvfp4Recipe): its bytes are the blocks.
+extern const Recipe kNvfp4Blocks;
+inline constexpr int64_t kNvfp4BlockValues = 64;
+inline constexpr size_t kNvfp4BlockBytes = 36;
+
+// The recipe of such a tensor. `scale`, which may be null, is the F32 tensor beside it, of one
+// value or of one for each slice. Null if it does not fit.
+std::unique_ptr<Recipe> MakeNvfp4Recipe(const StoredTensor& blocks, const StoredTensor* scale);
 
 // REQUIRES: 0 <= row < recipe.rows; `out` has room for cols.
 void MakeRow(const Recipe& recipe, int64_t row, float* out);

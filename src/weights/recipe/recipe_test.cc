@@ -20,8 +20,8 @@ namespace reprise {
 namespace {
 
 // The number of matrices of a folder, each compared with what it stands for.
-int Compare(const std::string& name) {
-  const auto checkpoint = OpenCheckpoint("tests/data/recipes/" + name);
+int Compare(const std::string& path) {
+  const auto checkpoint = OpenCheckpoint("tests/data/" + path);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   int count = 0;
   for (const StoredTensor& tensor : checkpoint->tensors()) {
@@ -40,18 +40,43 @@ int Compare(const std::string& name) {
   return count;
 }
 
-TEST(Recipe, Fp8InBlocksAndWhole) { EXPECT_EQ(Compare("fp8"), 3); }
-TEST(Recipe, CompressedTensors) { EXPECT_EQ(Compare("compressed-tensors"), 16); }
+TEST(Recipe, Fp8InBlocksAndWhole) { EXPECT_EQ(Compare("recipes/fp8"), 3); }
+TEST(Recipe, CompressedTensors) { EXPECT_EQ(Compare("recipes/compressed-tensors"), 16); }
+// Blocks alone, slices with a scale each, and one scale; scales are no tensors of their own.
+TEST(Recipe, Nvfp4OfGguf) {
+  EXPECT_EQ(Compare("nvfp4.gguf"), 3);
+  const auto checkpoint = OpenCheckpoint("tests/data/nvfp4.gguf");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_EQ(checkpoint->tensors().size(), 6u);
+  EXPECT_EQ(checkpoint->Find("b.scale"), nullptr);
+  EXPECT_EQ(checkpoint->Find("b.weight")->shape, (Shape{2, 3, 64}));
+}
+
+TEST(Recipe, ScalesThatDoNotFitNvfp4) {
+  const std::vector<std::byte> bytes(size_t{6} * 36);
+  StoredTensor blocks{"x.weight", DType::kBF16, {2, 3, 64}, bytes};
+  const auto fits = [&](DType dtype, int64_t count) {
+    const StoredTensor scale{"x.scale", dtype, {count}, bytes};
+    return MakeNvfp4Recipe(blocks, &scale) != nullptr;
+  };
+  EXPECT_TRUE(fits(DType::kF32, 1));
+  EXPECT_TRUE(fits(DType::kF32, 2));
+  EXPECT_FALSE(fits(DType::kF32, 3));
+  EXPECT_FALSE(fits(DType::kBF16, 1));
+  blocks.shape = {6, 64};
+  EXPECT_FALSE(fits(DType::kF32, 2));
+}
+
 // Named in config.json, or in a file of ModelOpt's own.
 TEST(Recipe, ModelOpt) {
-  EXPECT_EQ(Compare("modelopt"), 2);
-  EXPECT_EQ(Compare("modelopt_file"), 2);
+  EXPECT_EQ(Compare("recipes/modelopt"), 2);
+  EXPECT_EQ(Compare("recipes/modelopt_file"), 2);
 }
-TEST(Recipe, Awq) { EXPECT_EQ(Compare("awq"), 1); }
+TEST(Recipe, Awq) { EXPECT_EQ(Compare("recipes/awq"), 1); }
 TEST(Recipe, GptqInAnyOrder) {
-  EXPECT_EQ(Compare("gptq"), 1);
-  EXPECT_EQ(Compare("gptq8"), 1);
-  EXPECT_EQ(Compare("gptq2"), 1);
+  EXPECT_EQ(Compare("recipes/gptq"), 1);
+  EXPECT_EQ(Compare("recipes/gptq8"), 1);
+  EXPECT_EQ(Compare("recipes/gptq2"), 1);
 }
 
 // Parts whose bytes the test owns.
