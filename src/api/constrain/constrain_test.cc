@@ -3,6 +3,8 @@
 // be had is refused with 400 and the name of the field.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "api/constrain/constraints.h"
 #include "api/test_service.h"
 #include "base/json.h"
@@ -162,6 +164,30 @@ TEST(ConstrainTest, WhatCannotBeEnforcedIsRefusedByName) {
     const std::string body = Ask(service, rest, 400);
     EXPECT_NE(body.find(why), std::string::npos) << rest << ": " << body;
   }
+}
+
+// However many forms clients ask for, those that nobody uses stay within their bytes, and what they
+// held in the ledger is given back.
+TEST(ConstrainTest, KeptGrammarsStayWithinTheirBytes) {
+  TestService service;
+  constexpr size_t kBytes = size_t{512} << 10;
+  Constraints constraints(&service.service().model(), {.languages = 1000, .bytes = kBytes});
+  const auto ledger = std::make_shared<Ledger>();
+  size_t most = 0;
+  for (int i = 0; i < 40; ++i) {
+    Account account(ledger, "t", {});
+    account.Widen();
+    OutputRule rule;
+    rule.answer = OutputRule::Answer::kRegex;
+    rule.text = "(a|b|ab|ba){0," + std::to_string(20 + i) + "}.*x" + std::to_string(i);
+    const auto language = constraints.Compile(rule, {}, "", false, &account);
+    ASSERT_TRUE(language.ok()) << language.status().message();
+    most = std::max(most, (*language)->bytes());
+    account.EndReading();
+    EXPECT_LE(ledger->bytes(), kBytes + most) << i;
+  }
+  EXPECT_GT(40 * most, 2 * kBytes) << "not all of them fit";
+  EXPECT_LT(constraints.size(), 40u);
 }
 
 TEST(ConstrainTest, SameTokensInAnyBatchAndWithReuse) {

@@ -21,7 +21,7 @@ using grammar::RuleId;
 
 constexpr char kCompiling[] = "compiling the grammar";
 constexpr int kSchemaDepthMax = 256;
-constexpr size_t kBytesPerStep = 64;           // that a grammar may take, of what its steps make
+constexpr size_t kBytesPerStep = 64;             // that a grammar may take, of what its steps make
 constexpr size_t kBytesLeast = size_t{1} << 20;  // and without any
 constexpr size_t kChoicesMax = 4096;
 
@@ -200,8 +200,7 @@ Result<std::shared_ptr<grammar::Language>> Constraints::Make(
   grammar::Language::Limits limits;
   limits.ledger = account->ledger();
   limits.share = account->share();
-  auto language =
-      std::make_shared<grammar::Language>(std::move(grammar), std::move(trie), limits);
+  auto language = std::make_shared<grammar::Language>(std::move(grammar), std::move(trie), limits);
   const uint64_t before = language->steps();
   const Status prepared =
       language->Prepare(std::min(account->work_left(), grammar::Language::kPrepareSteps));
@@ -290,6 +289,7 @@ bool Constraints::DropUnused(const Account& account, size_t bytes_wanted) {
 
 void Constraints::Keep(const Key& key, const std::string& share,
                        std::shared_ptr<grammar::Language> language) {
+  std::list<Entry> dropped;  // freed without the lock: large ones take long, and others look here
   const std::lock_guard lock(mutex_);
   if (by_key_.contains(key)) return;
   entries_.push_front({key, share, std::move(language)});
@@ -297,10 +297,13 @@ void Constraints::Keep(const Key& key, const std::string& share,
   size_t bytes = 0;
   size_t count = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
     bytes += entry->language->bytes();
-    const bool keep = ++count == 1 || (count <= limits_.languages && bytes <= limits_.bytes);
-    if (!keep) by_key_.erase(entry->key);
-    entry = keep ? std::next(entry) : entries_.erase(entry);
+    if (++count > 1 && (count > limits_.languages || bytes > limits_.bytes)) {
+      by_key_.erase(entry->key);
+      dropped.splice(dropped.end(), entries_, entry);
+    }
+    entry = next;
   }
 }
 

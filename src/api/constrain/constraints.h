@@ -36,7 +36,7 @@ class Constraints {
  public:
   struct Limits {
     size_t languages = 64;
-    size_t bytes = size_t{256} << 20;
+    size_t bytes = size_t{128} << 20;
     size_t refusals = 4096;  // remembered
   };
 
