@@ -12,6 +12,7 @@
 #include "api/vectors/rerank.h"
 #include "api/vectors/texts.h"
 #include "api/vectors/vector_job.h"
+#include "base/coding/base64.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::vectors {
@@ -69,7 +70,7 @@ class OpenAiSink : public EmbeddingSink {
  protected:
   void Write(const std::vector<float>& vector, std::string* out) const override {
     if (!base64_) return EmbeddingSink::Write(vector, out);
-    *out = '"' + ToBase64(vector) + '"';
+    *out = '"' + ToBase64(BytesOf(vector)) + '"';
   }
 
  private:

@@ -99,26 +99,14 @@ std::vector<float> Normalised(std::vector<float> vector, int32_t dimensions) {
   return vector;
 }
 
-std::string ToBase64(const std::vector<float>& vector) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((vector.size() * sizeof(float) + 2) / 3 * 4);
-  uint32_t bits = 0;
-  int count = 0;  // of bits that wait
+std::string BytesOf(const std::vector<float>& vector) {
+  std::string bytes;
+  bytes.reserve(vector.size() * sizeof(float));
   for (const float value : vector) {
     const uint32_t word = std::bit_cast<uint32_t>(value);
-    for (int shift = 0; shift < 32; shift += 8) {
-      bits = bits << 8 | (word >> shift & 0xFFu);
-      for (count += 8; count >= 6;) {
-        count -= 6;
-        text += kDigits[bits >> count & 63u];
-      }
-      bits &= (1u << count) - 1;
-    }
+    for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(word >> shift & 0xFFu);
   }
-  if (count > 0) text += kDigits[bits << (6 - count) & 63u];
-  while (text.size() % 4 != 0) text += '=';
-  return text;
+  return bytes;
 }
 
 }  // namespace reprise::api::vectors

@@ -24,7 +24,7 @@ ApiError TextTooLong(const ServedModel& model, int64_t tokens);
 // The first `dimensions` (0: all) of a vector, made one long.
 std::vector<float> Normalised(std::vector<float> vector, int32_t dimensions);
 
-// Little-endian floats in base64, as OpenAI's clients ask for them.
-std::string ToBase64(const std::vector<float>& vector);
+// Little-endian floats, which OpenAI's clients ask for in base64.
+std::string BytesOf(const std::vector<float>& vector);
 
 }  // namespace reprise::api::vectors

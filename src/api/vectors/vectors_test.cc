@@ -8,6 +8,7 @@
 
 #include "api/test_service.h"
 #include "api/vectors/texts.h"
+#include "base/coding/base64.h"
 #include "base/json.h"
 
 namespace reprise::api {
@@ -75,9 +76,9 @@ TEST(Embeddings, TokenIdsAndDimensionsAndBase64) {
       "/v1/embeddings", R"({"input": [3], "dimensions": 1, "encoding_format": "base64"})");
   EXPECT_EQ(Parse(coded).root().Find("data")->items()[0].Find("embedding")->as_string(),
             "AACAPw==");
-  EXPECT_EQ(vectors::ToBase64({1, -2}), "AACAPwAAAMA=");
-  EXPECT_EQ(vectors::ToBase64({1, -2, 0.5f}), "AACAPwAAAMAAAAA/");
-  EXPECT_EQ(vectors::ToBase64({}), "");
+  EXPECT_EQ(ToBase64(vectors::BytesOf({1, -2})), "AACAPwAAAMA=");
+  EXPECT_EQ(ToBase64(vectors::BytesOf({1, -2, 0.5f})), "AACAPwAAAMAAAAA/");
+  EXPECT_EQ(vectors::BytesOf({}), "");
 }
 
 TEST(Embeddings, ManyMoreTextsThanTheQueueHolds) {

@@ -7,13 +7,13 @@
 namespace reprise {
 namespace {
 
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr uint8_t kNone = 0xFF;
 
 constexpr std::array<uint8_t, 256> MakeValues() {
   std::array<uint8_t, 256> values{};
   values.fill(kNone);
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < kDigits.size(); ++i) {
     values[static_cast<uint8_t>(kDigits[i])] = static_cast<uint8_t>(i);
   }
@@ -22,6 +22,21 @@ constexpr std::array<uint8_t, 256> MakeValues() {
 constexpr std::array<uint8_t, 256> kValues = MakeValues();
 
 }  // namespace
+
+std::string ToBase64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = i; k < i + 3; ++k) {
+      group = group << 8 | (k < bytes.size() ? static_cast<uint8_t>(bytes[k]) : 0u);
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      text += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return text;
+}
 
 std::optional<std::string> FromBase64(std::string_view text) {
   if (text.size() % 4 == 0) {

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/coding/base64.h"
+
 namespace reprise::hub {
 namespace {
 
@@ -21,21 +23,6 @@ std::string Find(const char* lower_name, const Environment& environment) {
   std::string upper = lower_name;
   for (char& c : upper) c = c == '_' ? c : static_cast<char>(c - 32);
   return environment(upper.c_str());
-}
-
-std::string Base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      text += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return text;
 }
 
 std::string PercentDecoded(std::string_view text) {
@@ -96,7 +83,7 @@ Result<std::optional<Proxy>> FindProxy(const Url& url, const Environment& enviro
   const size_t end = std::min(value.find('/', begin), value.size());
   const size_t at = value.rfind('@', end);
   if (at != std::string::npos && at >= begin) {
-    proxy.credentials = Base64(PercentDecoded(std::string_view(value).substr(begin, at - begin)));
+    proxy.credentials = ToBase64(PercentDecoded(std::string_view(value).substr(begin, at - begin)));
     value.erase(begin, at + 1 - begin);
   }
   const Result<Url> parsed = Url::Parse(value);
