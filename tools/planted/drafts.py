@@ -62,7 +62,7 @@ MUTANTS = [
     ("before_the_final_norm", "src/model/decoders/residual_stack.cc",
      "vocabulary_.Embed(home), hidden);", "vocabulary_.Embed(home), last);", MTP),
     ("a_part_of_a_block", "src/model/family.cc",
-     "    again.mtp = absent.empty();\n", "", MTP),
+     "    if (!absent.empty()) continue;\n", "", MTP),
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
 ]
