@@ -69,7 +69,7 @@ const RESTS = {
   no_memory: 'no room for their state', slow_constraint: 'what it must look like takes long to ask for', not_finite: 'given up: a guess led to numbers that are none',
   reply_too_short: 'the reply is too short', off: 'off',
 };
-const SOURCES = { tree: 'earlier replies', prediction: 'the prediction', ngram: 'prompt and reply', draft: 'the draft model' };
+const SOURCES = { tree: 'earlier replies', prediction: 'the prediction', ngram: 'prompt and reply', mtp: 'the model itself', draft: 'the draft model' };
 
 function guesses({ drafted, accepted, rests, ...sources }) {
   if (!(drafted > 0)) return RESTS[rests] ?? 'none';
