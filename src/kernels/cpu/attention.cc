@@ -23,6 +23,11 @@ namespace {
 // little beside using it, few enough that their q and out stay in the second-level cache.
 constexpr int kTaskQueries = 192;
 constexpr int kTaskFloats = 1 << 16;
+// Results of blocks that are kept at once before they are merged: they stay in a cache of their
+// own beside what is streamed, and long contexts need no more memory than short ones.
+constexpr int64_t kRoundFloats = 1 << 19;
+// Blocks that a thread takes at a time, most often of one task, whose queries it loads once.
+constexpr int64_t kBlocksAtOnce = 8;
 // Rows of 16 floats keep everything aligned to cache lines.
 constexpr int64_t RoundUp16(int64_t n) { return (n + 15) / 16 * 16; }
 
@@ -33,7 +38,7 @@ struct Task {
   int rows;  // so many
   int block_begin;
   int block_end;
-  int64_t partial;  // index of its first partial result, where blocks are divided among threads
+  int64_t partial;  // index of its first block in those of all tasks, where they are divided
 };
 
 // What all tasks of a call share.
@@ -67,6 +72,10 @@ int64_t StateFloats(const KvShape& shape, int64_t queries) {
 
 AttentionState MakeState(float* memory, int64_t queries) {
   return {memory, memory + queries, memory + RoundUp16(2 * queries)};
+}
+
+AttentionState OfQuery(const AttentionState& state, int64_t query, int64_t value_dim) {
+  return {state.max + query, state.sum + query, state.out + query * value_dim};
 }
 
 // Memory of every thread for tasks of up to `queries` queries.
@@ -192,18 +201,16 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   AttendOf(call.table, shape.dtype)(&tile, &state, memory.scratch);
 }
 
-void StoreResult(const Call& call, const Task& task, const AttentionState& state) {
+// The state of one query of a task, divided, to its row of the output.
+void StoreQuery(const Call& call, const Task& task, int query, const AttentionState& state) {
   const int value_dim = call.shape.value_dim;
-  const auto index = size_t(task.sequence - call.step.host.sequences.data());
-  for (int query = 0; query < call.queries(task); ++query) {
-    if (!std::isfinite(state.max[query]) || !std::isfinite(state.sum[query])) {
-      Spoil(call.step, index);
-    }
-    const int64_t row = task.sequence->row_begin + task.row + query / call.group;
-    const int64_t head = int64_t{task.kv_head} * call.group + query % call.group;
-    call.table.scale(state.out + int64_t{query} * value_dim, 1.0f / state.sum[query], value_dim,
-                     RowOf(call.out, row) + head * value_dim);
+  if (!std::isfinite(*state.max) || !std::isfinite(*state.sum)) {
+    Spoil(call.step, size_t(task.sequence - call.step.host.sequences.data()));
   }
+  const int64_t row = task.sequence->row_begin + task.row + query / call.group;
+  const int64_t head = int64_t{task.kv_head} * call.group + query % call.group;
+  call.table.scale(state.out, 1.0f / *state.sum, value_dim,
+                   RowOf(call.out, row) + head * value_dim);
 }
 
 // Enough tasks for the threads without making them small: rows of a sequence per task.
@@ -255,49 +262,125 @@ void RunWhole(const Call& call, std::span<const Task> tasks, int64_t elements, i
     for (int block = task.block_begin; block < task.block_end; ++block) {
       AttendBlock(call, task, block, mine, mine.state);
     }
-    StoreResult(call, task, mine.state);
+    for (int query = 0; query < call.queries(task); ++query) {
+      StoreQuery(call, task, query, OfQuery(mine.state, query, call.shape.value_dim));
+    }
   });
 }
 
 // Few queries over a long context: blocks are divided among the threads, each block's result is
-// kept, and then merged in position order, as one thread would have done block by block.
-void RunDivided(const Call& call, std::span<Task> tasks, int64_t elements, int64_t queries) {
-  int64_t partials = 0;
-  for (Task& task : tasks) {
-    task.partial = partials;
-    partials += task.block_end - task.block_begin;
-  }
-  const std::span<const Task*> owner = MakeSpan<const Task*>(call.scratch, size_t(partials));
-  for (const Task& task : tasks) {
-    std::fill_n(owner.begin() + task.partial, task.block_end - task.block_begin, &task);
-  }
-  const int64_t partial_floats = StateFloats(call.shape, queries);
-  float* results = MakeSpan<float>(call.scratch, size_t(partials * partial_floats)).data();
-  const ThreadMemory memory(call, queries);
-  ForTasks(call.pool, partials, elements, [&](int64_t index, int thread) {
-    const Task& task = *owner[size_t(index)];
-    const TaskMemory mine = memory.of(thread);
-    const AttentionState state = MakeState(results + index * partial_floats, queries);
-    LoadQueries(call, task, mine.q);
-    if (index == task.partial) {
-      StartState(call.params, task.kv_head, call.group, call.shape.value_dim, state,
-                 call.queries(task));
-    } else {
-      ResetState(state, call.queries(task));
+// kept, and then merged in position order, as one thread would have done block by block. That is
+// done in rounds over the blocks of all tasks, one task after another.
+class DividedTasks {
+ public:
+  DividedTasks(const Call& call, std::span<Task> tasks, int64_t queries)
+      : call_(call),
+        tasks_(tasks),
+        queries_(queries),
+        state_floats_(StateFloats(call.shape, queries)),
+        partials_(CountBlocks(tasks)),
+        round_(std::min(partials_, std::max(kRoundFloats / state_floats_,
+                                            2 * kBlocksAtOnce * call.pool.size()))),
+        memory_(call, queries),
+        states_(
+            MakeSpan<float>(call.scratch, size_t(int64_t(tasks.size()) * state_floats_)).data()),
+        results_(MakeSpan<float>(call.scratch, size_t(round_ * state_floats_)).data()) {}
+
+  void Run(int64_t elements) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      ResetState(MakeState(states_ + int64_t(i) * state_floats_, queries_), int(queries_));
     }
-    AttendBlock(call, task, task.block_begin + int(index - task.partial), mine, state);
-  });
-  const int64_t merged = partials * queries * call.shape.value_dim;
-  ForTasks(call.pool, int64_t(tasks.size()), merged, [&](int64_t index, int) {
-    const Task& task = tasks[size_t(index)];
-    const AttentionState state = MakeState(results + task.partial * partial_floats, queries);
-    for (int64_t p = task.partial + 1; p < task.partial + task.block_end - task.block_begin; ++p) {
-      const AttentionState block = MakeState(results + p * partial_floats, queries);
-      call.table.attend_merge(&state, &block, call.queries(task), call.shape.value_dim);
+    for (int64_t begin = 0; begin < partials_; begin += round_) {
+      const int64_t end = std::min(begin + round_, partials_);
+      const int64_t share = elements * (end - begin) / partials_;
+      const int64_t wanted = (end - begin) / (4 * call_.pool.size());  // some for each thread
+      const int64_t at_once = std::clamp<int64_t>(wanted, 1, kBlocksAtOnce);
+      const int64_t takes = (end - begin + at_once - 1) / at_once;
+      ForTasks(call_.pool, takes, share, [&](int64_t take, int thread) {
+        const int64_t first = begin + take * at_once;
+        Attend(begin, first, std::min(first + at_once, end), memory_.of(thread));
+      });
+      Merge(begin, end);
     }
-    StoreResult(call, task, state);
-  });
-}
+  }
+
+ private:
+  static int64_t CountBlocks(std::span<Task> tasks) {
+    int64_t blocks = 0;
+    for (Task& task : tasks) {
+      task.partial = blocks;
+      blocks += task.block_end - task.block_begin;
+    }
+    return blocks;
+  }
+
+  // The task that block `index` of all blocks belongs to.
+  size_t TaskOf(int64_t index) const {
+    const auto behind =
+        std::upper_bound(tasks_.begin(), tasks_.end(), index,
+                         [](int64_t at, const Task& task) { return at < task.partial; });
+    return size_t(behind - tasks_.begin()) - 1;
+  }
+
+  AttentionState ResultOf(int64_t index, int64_t round_begin) const {
+    return MakeState(results_ + (index - round_begin) * state_floats_, queries_);
+  }
+
+  // Blocks [begin, end) of a round that begins at `round_begin`.
+  void Attend(int64_t round_begin, int64_t begin, int64_t end, const TaskMemory& memory) const {
+    const Task* loaded = nullptr;
+    for (int64_t index = begin; index < end; ++index) {
+      const Task& task = loaded != nullptr && index < loaded->partial + BlocksOf(*loaded)
+                             ? *loaded
+                             : tasks_[TaskOf(index)];
+      if (&task != loaded) LoadQueries(call_, task, memory.q);
+      loaded = &task;
+      const AttentionState state = ResultOf(index, round_begin);
+      if (index == task.partial) {
+        StartState(call_.params, task.kv_head, call_.group, call_.shape.value_dim, state,
+                   call_.queries(task));
+      } else {
+        ResetState(state, call_.queries(task));
+      }
+      AttendBlock(call_, task, task.block_begin + int(index - task.partial), memory, state);
+    }
+  }
+
+  // Folds the results of blocks [begin, end) into the states of their tasks, and stores those that
+  // are complete: every query for itself.
+  void Merge(int64_t begin, int64_t end) const {
+    const size_t first = TaskOf(begin);
+    const int64_t tasks = int64_t(TaskOf(end - 1) - first) + 1;
+    const int value_dim = call_.shape.value_dim;
+    const int64_t elements = (end - begin) * queries_ * value_dim;
+    ForTasks(call_.pool, tasks * queries_, elements, [&](int64_t index, int) {
+      const size_t at = first + size_t(index / queries_);
+      const int query = int(index % queries_);
+      const Task& task = tasks_[at];
+      if (query >= call_.queries(task)) return;
+      const AttentionState state =
+          OfQuery(MakeState(states_ + int64_t(at) * state_floats_, queries_), query, value_dim);
+      const int64_t task_end = task.partial + BlocksOf(task);
+      for (int64_t p = std::max(begin, task.partial); p < std::min(end, task_end); ++p) {
+        const AttentionState block = OfQuery(ResultOf(p, begin), query, value_dim);
+        call_.table.attend_merge(&state, &block, 1, value_dim);
+      }
+      if (task_end <= end) StoreQuery(call_, task, query, state);
+    });
+  }
+
+  static int64_t BlocksOf(const Task& task) { return task.block_end - task.block_begin; }
+
+  const Call& call_;
+  const std::span<const Task> tasks_;  // in the order of their blocks
+  const int64_t queries_;              // of the largest task
+  const int64_t state_floats_;
+  const int64_t partials_;  // blocks of all tasks
+  const int64_t round_;     // so many at once
+  const ThreadMemory memory_;
+  float* const states_;   // [tasks]
+  float* const results_;  // [round_]
+};
 
 }  // namespace
 
@@ -323,7 +406,7 @@ void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvP
   // Whole tasks unless they would leave threads idle.
   const bool idle = count < threads || (count < 4 * threads && count % threads != 0);
   if (threads > 1 && idle && blocks > 2 * count) {
-    RunDivided(call, tasks, elements, queries);
+    DividedTasks(call, tasks, queries).Run(elements);
   } else {
     RunWhole(call, tasks, elements, queries);
   }

@@ -20,6 +20,10 @@ TokenRows From(const ConstRows& rows, const Segment& sequence, int64_t column) {
   return {RowOf(rows, sequence.row_begin) + column, rows.stride};
 }
 
+const float* LastOf(const Rows& rows, const Segment& sequence) {
+  return RowOf(rows, sequence.row_begin + sequence.row_count - 1);
+}
+
 // Part of a matrix state of one head that a task works on.
 struct HeadTile {
   const Segment& sequence;
@@ -29,8 +33,9 @@ struct HeadTile {
 };
 
 // Calls tile(HeadTile) for every tile of every head of every sequence. The state is [heads, keys,
-// columns]. What is not finite in it stays so from token to token, so it is looked at behind them,
-// while it is in the cache.
+// columns]. What is not finite in it stays so from token to token, so it is looked at behind them:
+// first at the last output, which tile tells, because the outputs of a column are sums over its
+// keys and finite only if all of them are.
 template <typename Tile>
 void ForHeadTiles(ThreadPool& pool, const StepLayout& step, size_t state_offset, int heads,
                   int keys, int columns, const Tile& tile) {
@@ -47,7 +52,8 @@ void ForHeadTiles(ThreadPool& pool, const StepLayout& step, size_t state_offset,
       const int column = static_cast<int>(task % tiles) * kTileColumns;
       const int width = std::min(kTileColumns, columns - column);
       float* const part = s.state + head * state_size + column;
-      tile(HeadTile{s, head, column, {part, columns, keys, width}});
+      const float* out = tile(HeadTile{s, head, column, {part, columns, keys, width}});
+      if (AllBelow(kInfinity, out, width)) return;
       if (!AllBelow(kInfinity, part, keys, columns, width)) Spoil(step, s.sequence);
     });
   });
@@ -119,6 +125,7 @@ void CpuBackend::GatedDelta(const StepLayout& step, size_t state_offset,
                                      RowOf(decay, row) + tile.head, RowOf(beta, row) + tile.head,
                                      decay.stride, static_cast<int>(tile.sequence.row_count),
                                      RowOf(y, row) + value, y.stride);
+                 return LastOf(y, tile.sequence) + value;
                });
 }
 
@@ -141,6 +148,7 @@ void CpuBackend::KeyDecayDelta(const StepLayout& step, size_t state_offset, int 
                                     RowOf(y, s.row_begin) + value,
                                     y.stride};
     table_->scan.key_decay_delta(&scan);
+    return LastOf(y, s) + value;
   });
 }
 
@@ -173,6 +181,7 @@ void CpuBackend::Ssd(const StepLayout& step, size_t state_offset, const SsdShape
                                        RowOf(y, s.row_begin) + value,
                                        y.stride};
                  table_->scan.ssd(&scan);
+                 return LastOf(y, s) + value;
                });
 }
 
@@ -225,6 +234,7 @@ void CpuBackend::Wkv7(const StepLayout& step, size_t state_offset, int heads,
                            RowOf(y, s.row_begin) + key + tile.column,
                            y.stride};
     table_->scan.wkv7(&scan);
+    return LastOf(y, s) + key + tile.column;
   });
 }
 

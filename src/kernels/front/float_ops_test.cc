@@ -297,6 +297,41 @@ TEST_P(FloatOps, AttentionReadsOnlyTheWindow) {
                            size_t(10 * in.out_cols()) * sizeof(float)));
 }
 
+// One row far behind and a few rows of another sequence, divided among threads: results of blocks
+// are kept for a round at a time, so the memory for them does not grow with the context.
+TEST_P(FloatOps, AttentionOfLongContextsKeepsFewResults) {
+  const KvShape shape = {1, 16, 512, DType::kF16};
+  const AttentionParams params = {8, 0.2f, 0, 0};
+  const AttentionInputs in(rng_, shape, params, 4 * kKeys);
+  KvMemory memory(shape, 4);
+  const KvBlocks stored(shape, in.tokens, &memory);
+  Machine store(1, GetParam());
+  in.Store(store.context(), stored, &memory, 0, in.tokens);
+  const auto run = [&](Machine& machine, int deep) {
+    // The same four blocks again and again.
+    std::vector<uint32_t> ids;
+    for (int block = 0; block < BlocksOf(deep); ++block) ids.push_back(stored.ids()[block % 4]);
+    const KvBlocks context(shape, ids, &memory);
+    TestStep step(in.tokens);
+    memory.AddTo(&step);
+    context.AddTo(&step, deep - 1, 0, 1);
+    stored.AddTo(&step, 190, 1, 5);
+    Floats out(size_t(in.tokens * in.out_cols()), 777.0f);
+    Attend(machine.context(), step.Begin(machine.context()), memory.place(), shape, params,
+           View(in.q, in.q_cols()), View(out, in.out_cols()));
+    return out;
+  };
+  size_t peak[2] = {};
+  const int depths[] = {10'000, 30'000};
+  for (int i = 0; i < 2; ++i) {
+    Machine whole(1, GetParam()), divided(3, GetParam());
+    EXPECT_TRUE(SameBits(run(whole, depths[i]), run(divided, depths[i]))) << depths[i];
+    peak[i] = divided.scratch().peak_bytes();
+  }
+  EXPECT_EQ(peak[0], peak[1]);
+  EXPECT_LT(peak[1], size_t{5} << 20);
+}
+
 TEST_P(FloatOps, NanReachesTheOutputOfItsRowOnly) {
   const KvShape shape = {1, 16, 16, DType::kF16};
   const AttentionParams params = {2, 0.2f, 0, 0};
