@@ -71,6 +71,7 @@ std::vector<std::string> ServedModel::Capabilities() const {
   std::vector<std::string> can = {"completion"};
   if (!output.calls.empty()) can.push_back("tools");
   if (output.reasoning != nullptr) can.push_back("thinking");
+  if (see != nullptr) can.push_back("vision");
   if (vectors.pooling != Pooling::kNone) can.push_back("embedding");
   return can;
 }

@@ -409,7 +409,7 @@ class Request(Chat):
         self.assertIn("notes.md", page.text(".own .file summary"))
         page.open(clean=False)
         self.assertIn("notes.md", page.text(".own .file summary"))
-        for name, content, why in (("x.bin", b"\x00\x01", "is not a text file"), ("y.png", b"\x89PNG\xff", "is not a text file"),
+        for name, content, why in (("x.bin", b"\x00\x01", "is not a text file"), ("y.png", b"\x89PNG\xff", "this model reads text only"),
                                    ("big.txt", b"a" * ((1 << 20) + 1), "at most 1.0 MiB")):
             page.one("#attach-file").send_keys(self.file(name, content))
             page.until(lambda why=why: why in page.text("#problem"), why)
@@ -565,11 +565,10 @@ class Access(Chat):
 
     def test_axe_finds_nothing(self):
         page = self.page
-        axe = (harness.ROOT / "build/clients/node_modules/axe-core/axe.min.js").read_text()
         reply = ("# Title\n\nSome **bold**, `code`, $x^2$ and [a link](https://example.org/).\n\n- [x] done\n\n```python\ndef f(x):\n    return 1  # no\n```\n\n"
                  "| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted")
         page.answer_with([{"choices": [{"delta": {"reasoning_content": "Hm."}}]}, said(reply), REPORT], [said("Second."), REPORT])
-        page.script(axe)
+        page.script(AXE.read_text())
         self.check("empty")
         page.send("Hi `there`")
         page.wait(".katex")
@@ -607,6 +606,126 @@ class Access(Chat):
             page.press(Keys.TAB)
             seen.add(page.script("const a = document.activeElement; return a.getAttribute('aria-label') || a.textContent.trim()"))
         self.assertEqual(wanted - seen, set())
+
+
+AXE = harness.ROOT / "build/clients/node_modules/axe-core/axe.min.js"
+# arguments: how (paste or drop), the picture's width and height. A picture as if from elsewhere.
+HAND_OVER = """const [how, width, height, done] = arguments, canvas = new OffscreenCanvas(width, height);
+canvas.getContext('2d').fillRect(5, 5, 20, 10);
+canvas.convertToBlob({type: 'image/png'}).then((blob) => {
+  const data = new DataTransfer();
+  data.items.add(new File([blob], `${how}${'-long'.repeat(12)}.png`, {type: 'image/png'}));
+  if (how === 'paste') document.getElementById('input').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}));
+  else document.getElementById('chat').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+  done();
+});"""
+
+
+class Seeing(unittest.TestCase):
+    """With a tiny random model that sees."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(PROGRAM, "--threads", "1", "--device", "cpu", model=harness.ROOT / "tests/vision/qwen3_5")
+        cls.page = browser.Browser(cls.server)
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+        cls.page.close()
+        assert cls.server.stop() == 0
+
+    def setUp(self):
+        self.page.open()
+        self.page.wait("#attach[aria-label='Attach pictures or text files']")
+
+    def tearDown(self):
+        self.assertEqual(self.page.complaints("status of 400"), [])
+        self.assertEqual(self.page.foreign_requests(), [])
+
+    def hand_over(self, how, width=64, height=48):
+        before = len(self.page.all("#files li"))
+        self.page.driver.execute_async_script(HAND_OVER, how, width, height)
+        self.page.until(lambda: len(self.page.all("#files li")) > before, "the picture")
+
+    def sizes(self, selector):
+        """Of the pictures, in pixels of their own."""
+        return self.page.driver.execute_async_script("""const [selector, done] = arguments;
+          const all = [...document.querySelectorAll(selector)];
+          Promise.all(all.map(one => one.decode())).then(() => done(all.map(one => [one.naturalWidth, one.naturalHeight])))""", selector)
+
+    def attach(self, name, content):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_bytes(content)
+        self.page.one("#attach-file").send_keys(str(path))
+
+    def test_pictures_are_chosen_pasted_and_dropped(self):
+        page = self.page
+        corpus = harness.ROOT / "tests/corpus/picture_fuzz"
+        self.attach("chosen.webp", (corpus / "lossless.webp").read_bytes())
+        page.wait("#files img")
+        self.hand_over("paste")
+        self.hand_over("drop", 3000, 1000)  # is made smaller
+        self.attach("notes.txt", b"Notes.")
+        page.until(lambda: len(page.all("#files li")) == 4, "the files")
+        self.assertEqual(self.sizes("#files img")[1:], [[64, 48], [1536, 512]])
+        page.click("#files li:first-child button")
+        page.answer_with([said("I see."), REPORT], [said("Again."), REPORT])
+        page.send("What is it?")
+        *pictures, text = page.asked()[0]["messages"][0]["content"]
+        self.assertEqual([part["type"] for part in pictures], ["image_url"] * 2)
+        self.assertTrue(all(part["image_url"]["url"].startswith("data:image/png;base64,") for part in pictures))
+        self.assertEqual(text, {"type": "text", "text": "File notes.txt:\n```\nNotes.\n```\n\nWhat is it?"})
+        page.send("And now?")
+        self.assertEqual(page.asked()[1]["messages"][0]["content"], [*pictures, text], "the same prefix")
+
+    def test_they_stay_with_the_conversation(self):
+        page = self.page
+        page.set_number("max_tokens", 4)
+        self.hand_over("paste")
+        page.one("#send").click()  # without a word
+        page.until(lambda: len(page.all(".message")) == 2, "the message")
+        page.wait_for_reply()
+        self.assertEqual(page.all(".reply .error"), [])
+        self.assertEqual(self.sizes(".own .picture img"), [[64, 48]])
+        kept = page.kept()[0]
+        page.open(clean=False)
+        page.wait(".own .picture img")
+        self.assertEqual(self.sizes(".own .picture img"), [[64, 48]])
+        page.click(".own .picture")
+        self.assertTrue(page.all(".own .picture[aria-expanded=true]"))
+        page.send("Look again.")
+        self.assertEqual(page.all(".reply .error"), [])
+        self.assertRegex(page.all(".report-line")[-1].get_attribute("textContent"), r"[1-9]\d* of \d+ prompt tokens reused")
+        # What is kept or imported may be anything: other addresses are no pictures.
+        kept["messages"][0]["files"] = [{"name": "x", "image": "https://elsewhere.example/x.png"}]
+        page.database(f"store.put({json.dumps(json.dumps(kept))}, {json.dumps(kept['id'])})", "readwrite")
+        page.open(clean=False)
+        self.assertEqual(page.all(".picture"), [])
+
+    def test_what_is_no_picture_is_said(self):
+        self.attach("broken.png", b"\x89PNG\r\n")
+        self.page.until(lambda: "is not a picture that this browser can read" in self.page.text("#problem"), "the reason")
+        self.assertEqual(self.page.all("#files li"), [])
+
+    def test_axe_finds_nothing(self):
+        page = self.page
+        page.answer_with([said("I see."), REPORT])
+        self.hand_over("paste")
+        page.send("What is it?")
+        self.hand_over("drop")
+        page.script(AXE.read_text())
+        for scheme in ("light", "dark"):
+            page.media(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
+            for width in (1400, 420):
+                page.resize(width, 900)
+                page.settle()
+                found = page.driver.execute_async_script("""const done = arguments[0];
+                  axe.run(document, {resultTypes: ['violations']}).then(({violations}) => done(violations.map(v => v.id)))""")
+                self.assertEqual(found, [], f"{scheme} {width}")
+                self.assertLessEqual(page.script("return document.documentElement.scrollWidth"), width, "nothing is wider than the window")
+        page.media()
 
 
 class Agents(unittest.TestCase):

@@ -35,6 +35,7 @@ const chat = new ChatView({
   },
   failed: (message) => message.status === 401 && keyDialog.open(message.error),
 });
+picker.addEventListener('change', () => chat.setSees(!!picker.chosen()?.capabilities?.includes('vision')));
 const list = new ListView(conversations, () => sides.showChat());
 settingsView.addEventListener('change', () => chat.draw());
 

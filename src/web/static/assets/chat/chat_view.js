@@ -238,6 +238,11 @@ export class ChatView {
     else this.place.stayAt(scrollTop);
   }
 
+  // Whether the model looks at pictures.
+  setSees(sees) {
+    this.composer.setSees(sees);
+  }
+
   drawNotes() {
     const names = this.settings.tools();
     const titles = tools.CHOICES.filter(({ name }) => names.includes(name)).map(({ title }) => title);

@@ -2,7 +2,7 @@
 import { h, button, visible } from '../base/dom.js';
 import { icon, iconButton } from '../base/icons.js';
 import { bytes } from '../base/format.js';
-import { FILES_MAX, readText } from './attachments.js';
+import { FILES_MAX, readFile, sizeOf } from './attachments.js';
 
 const HIGHEST = 0.4;  // of the window
 
@@ -11,6 +11,7 @@ export class Composer {
   constructor({ send, stop, editLast }) {
     this.send = send;
     this.files = [];
+    this.sees = false;  // whether pictures can go with a message
     this.input = h('textarea', {
       id: 'input', rows: '1', placeholder: 'Write a message', 'aria-label': 'Message',
       onkeydown: (event) => this.onKey(event, editLast),
@@ -85,12 +86,20 @@ export class Composer {
     for (const file of list) {
       try {
         if (this.files.length >= FILES_MAX) throw new Error(`A message has at most ${FILES_MAX} files.`);
-        this.files.push(await readText(file));
+        this.files.push(await readFile(file, this.sees));
       } catch (error) {
         this.problem.textContent = visible(error.message);
       }
     }
     this.drawFiles();
+  }
+
+  // Whether the model looks at pictures.
+  setSees(sees) {
+    this.sees = sees;
+    const label = sees ? 'Attach pictures or text files' : 'Attach text files';
+    this.attach.title = label;
+    this.attach.setAttribute('aria-label', label);
   }
 
   async pick() {
@@ -113,8 +122,8 @@ export class Composer {
   }
 
   drawFiles() {
-    this.fileList.replaceChildren(...this.files.map((file) => h('li', {}, icon('file'), h('span', { class: 'name' }, visible(file.name)),
-      h('span', { class: 'hint' }, bytes(file.text.length)),
+    this.fileList.replaceChildren(...this.files.map((file) => h('li', {}, file.image ? h('img', { src: file.image, alt: '' }) : icon('file'),
+      h('span', { class: 'name' }, visible(file.name)), h('span', { class: 'hint' }, bytes(sizeOf(file))),
       iconButton('close', `Remove ${visible(file.name)}`, () => {
         this.files = this.files.filter((other) => other !== file);
         this.drawFiles();

@@ -17,7 +17,18 @@ function ownText(text) {
   return node;
 }
 
-function fileCard({ name, text }) {
+// A picture as it was sent; a click shows it as large as there is room.
+function pictureCard({ name, image }) {
+  const picture = h('img', { src: image, alt: visible(name) });
+  const card = h('button', {
+    type: 'button', class: 'picture', title: visible(name), 'aria-label': `Picture ${visible(name)}`, 'aria-expanded': 'false',
+    onclick: () => card.setAttribute('aria-expanded', String(card.getAttribute('aria-expanded') !== 'true')),
+  }, picture);
+  return card;
+}
+
+function fileCard({ name, text, image }) {
+  if (image) return pictureCard({ name, image });
   return h('details', { class: 'file' }, h('summary', {}, icon('file'), h('span', { class: 'name' }, visible(name)), h('span', { class: 'hint' }, bytes(text.length))),
     h('pre', { tabindex: '0' }, h('code', {}, visible(text.slice(0, SHORT)), text.length > SHORT ? '…' : '')));
 }

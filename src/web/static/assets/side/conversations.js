@@ -1,6 +1,6 @@
 // The conversations of this browser, newest first. Each is kept by itself (shelf.js); what another tab has changed is taken
 // over when it says so.
-import { contentOf } from '../chat/attachments.js';
+import { textOf } from '../chat/attachments.js';
 import { conversationOf, parseConversation } from './stored.js';
 
 const TITLE_LENGTH = 60;
@@ -151,7 +151,7 @@ export function titleOf(conversation) {
 export function find(conversation, words) {
   if (titleOf(conversation).toLowerCase().includes(words)) return '';
   for (const message of conversation.messages) {
-    const text = contentOf(message);
+    const text = textOf(message);
     const at = text.toLowerCase().indexOf(words);
     if (at >= 0) return text.slice(Math.max(0, at - 30), at + words.length + 60).replace(/\s+/g, ' ');
   }

@@ -9,7 +9,7 @@ const LOADING_MS = 1000;  // until the state of a model that loads is asked for 
 const stateOf = (model) => (typeof model.status === 'string' ? model.status : model.status?.value) || '';
 
 export class ModelPicker extends EventTarget {
-  // "change": this.models or what is chosen is new.
+  // "change": what is chosen, or what is known of it, may be new.
   constructor(settings) {
     super();
     this.settings = settings;
@@ -18,7 +18,6 @@ export class ModelPicker extends EventTarget {
       id: 'set-model', 'aria-label': 'Model',
       onchange: () => {
         settings.set('model', this.select.value);
-        this.dispatchEvent(new Event('change'));
         this.draw();
       },
       onfocus: () => this.load(),
@@ -34,11 +33,9 @@ export class ModelPicker extends EventTarget {
   // Rejects when the server does not say.
   async load() {
     const { data } = await getJson('/v1/models');
-    const fresh = this.models.length === 0;
     this.models = data;
     if (!data.some(({ id }) => id === this.settings.values.model)) this.settings.set('model', data[0]?.id ?? '');
     this.draw();
-    if (fresh) this.dispatchEvent(new Event('change'));
     clearTimeout(this.timer);
     if (data.some((model) => stateOf(model) === 'loading')) this.timer = setTimeout(() => this.load().catch(() => {}), LOADING_MS);
   }
@@ -53,5 +50,6 @@ export class ModelPicker extends EventTarget {
     this.select.value = this.chosen()?.id ?? '';
     const context = this.chosen()?.max_model_len;
     this.context.textContent = context ? `${count(context)} tokens of context` : '';
+    this.dispatchEvent(new Event('change'));
   }
 }

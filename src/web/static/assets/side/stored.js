@@ -2,7 +2,7 @@
 // or from the browser's storage may be anything: only known fields of the right kind pass.
 //
 // A conversation: {id, title, name?, folder?, system, schema?, changed, next?, guide?, messages: [{id, parent, next?, role,
-// content, files?, reasoning?, thinking_ms?, calls?, report?, request_id?, error?, stopped?, cut?}]}
+// content, files?: [{name, text or image}], reasoning?, thinking_ms?, calls?, report?, request_id?, error?, stopped?, cut?}]}
 // `title` is given by a scenario, `name` by the user.
 import { prepare } from '../chat/thread.js';
 
@@ -20,7 +20,10 @@ const object = (v) => v !== null && typeof v === 'object' && !Array.isArray(v);
 const list = (most, check) => (v) => Array.isArray(v) && v.length <= most && v.every(check);
 
 const CALL = { id: short, name: text, arguments: text, result: text };
-const FILE = { name: short, text };
+// Pictures are data URLs: nothing is fetched when one is shown.
+const PICTURE = /^data:image\/(png|jpeg|webp|gif);base64,[A-Za-z0-9+/]+={0,2}$/;
+const FILE = { name: short, text, image: (v) => text(v) && PICTURE.test(v) };
+const file = (v) => object(v) && has(v, FILE, ['name']) && text(v.text) !== text(v.image);
 const REPORT_NUMBERS = ['prompt_tokens', 'used_tokens', 'first_token_ms'];
 const REPORT_OTHERS = ['generated_tokens', 'total_ms'];
 const report = (v) => object(v) && REPORT_NUMBERS.every((name) => number(v[name])) &&
@@ -30,7 +33,7 @@ const guide = (v) => object(v) && [v.title, v.error, v.about].every((part) => pa
   (v.rows === undefined || (list(2, row)(v.rows) && v.rows.length === 2));
 const MESSAGE = {
   id: number, parent: number, next: number, role: (v) => v === 'user' || v === 'assistant', content: text,
-  files: list(8, (v) => object(v) && has(v, FILE, ['name', 'text'])), reasoning: text, thinking_ms: number,
+  files: list(8, file), reasoning: text, thinking_ms: number,
   calls: list(128, (v) => object(v) && has(v, CALL, ['name', 'arguments'])), report, request_id: short, error: text,
   status: number, stopped: truth, cut: truth,
 };
