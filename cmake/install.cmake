@@ -2,7 +2,7 @@
 # the bundled model and a board for Grafana. Pages and completions are made by the program that is installed.
 # Settings go to P/etc/reprise (for /usr: /etc/reprise); those of an earlier installation stay.
 install(TARGETS reprise RUNTIME DESTINATION bin)
-install(FILES models/reprise-tiny-q8_0.gguf packaging/grafana.json DESTINATION share/reprise)
+install(FILES models/reprise-tiny-q8_0.gguf models/mtp-reprise-tiny-q8_0.gguf packaging/grafana.json DESTINATION share/reprise)
 install(FILES LICENSE DESTINATION share/doc/reprise)
 
 # What a GPU needs: its devices, which nvidia-modprobe makes where nothing has used the driver since the start.

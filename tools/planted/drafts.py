@@ -53,8 +53,6 @@ MUTANTS = [
      "cache_.memory(), index == 0,", "cache_.memory(), true,", DRAFTS),
     ("further_guesses_behind_the_first", "src/engine/draft/mtp_drafter.cc",
      "lease.last_token() : run.job->tokens.back()", "lease.last_token() : run.job->tokens.front()", DRAFTS),
-    ("further_guesses_of_others", "src/engine/draft/mtp_drafter.cc",
-     "return a.drafts > b.drafts;", "return a.drafts < b.drafts;", DRAFTS),
     ("further_guesses_from_the_first_state", "src/model/model.cc",
      "memory.state(batch.sequences[size_t(row)].state)", "memory.state(batch.sequences[0].state)", MTP),
     ("paired_with_the_token_itself", "src/model/decoders/mtp_block.cc",

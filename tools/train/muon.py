@@ -7,9 +7,9 @@ import torch
 
 
 @torch.no_grad()
-def orthogonalize(stack):
-    """Five quintic Newton-Schulz steps on a batch of matrices, in bf16."""
-    x = stack.bfloat16()
+def orthogonalize(stack, dtype):
+    """Five quintic Newton-Schulz steps on a batch of matrices."""
+    x = stack.to(dtype)
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
@@ -21,8 +21,9 @@ def orthogonalize(stack):
 
 
 class Muon(torch.optim.Optimizer):
-    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.1):
+    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.1, dtype=torch.bfloat16):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype  # of the products; CPUs without any of bf16 are quicker with float32
 
     @torch.no_grad()
     def step(self):
@@ -39,6 +40,6 @@ class Muon(torch.optim.Optimizer):
                 gradients = [p.grad for p in members]
                 torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
                 looked = torch._foreach_lerp(gradients, moments, group["momentum"])
-                updates = orthogonalize(torch.stack(looked)).float().unbind(0)
+                updates = orthogonalize(torch.stack(looked), self.dtype).float().unbind(0)
                 torch._foreach_mul_(members, 1 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(members, updates, alpha=-group["lr"] * 0.2 * max(shape) ** 0.5)

@@ -2,7 +2,7 @@
 // Proves that the block that predicts further tokens says what the reference says, from folders and
 // from GGUF files; that its guesses are a function of the tokens before them alone, however those
 // came into steps and whatever was guessed there before; and that a block that is not whole is said
-// by name.
+// by name. The bundled model's block is right, and with no other pairs.
 #include "model/decoders/mtp_block.h"
 
 #include <unistd.h>
@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "model/model_fixture.h"
+#include "model/model_text.h"
 
 namespace reprise {
 namespace {
@@ -374,6 +375,122 @@ TEST_F(PartOfMtp, IsFoundByItsTensors) {
   ASSERT_TRUE(none.ok()) << none.status().message();
   EXPECT_FALSE((*none)->card().mtp_state);
   EXPECT_NE((*none)->card().mtp_absent.find("has no block"), std::string::npos);
+}
+
+// The bundled model's block, on the model's own stories: which of several pairs it was trained for
+// shows in nothing but how often it is right.
+class BundledMtp : public ::testing::Test {
+ protected:
+  using Before = std::function<std::vector<float>(size_t p)>;  // what comes with token p
+
+  BundledMtp()
+      : checkpoint_(Take(OpenCheckpoint("models/reprise-tiny-q8_0.gguf"))),
+        block_(Take(OpenCheckpoint("models/mtp-reprise-tiny-q8_0.gguf"))),
+        model_(Take(LoadModel(checkpoint_, machine_.context(), WithBlock()))),
+        text_(Take(ReadModelText(checkpoint_))),
+        dim_(size_t(model_->card().dim)) {}
+
+  LoadOptions WithBlock() const {
+    LoadOptions options;
+    options.mtp = true;
+    options.mtp_file = &block_;
+    return options;
+  }
+
+  // A prompt and what the model says, and h of each of these tokens.
+  void Tell(const std::string& about, size_t count) {
+    const std::string prompt =
+        "<|im_start|>user\nTell me a story about " + about + ".<|im_end|>\n<|im_start|>assistant\n";
+    tokens_.clear();
+    CHECK(text_.tokenizer->Encode(prompt, {.parse_special = true}, &tokens_).ok());
+    prompt_ = tokens_.size();
+    auto said = Continue(*model_, machine_.context(), tokens_, count);
+    tokens_.insert(tokens_.end(), said.begin(), said.end());
+    auto state = LiveState::Create(model_->state_spec(), 1, int64_t(tokens_.size()),
+                                   model_->StateMemoryOf(machine_.context()));
+    hidden_.assign(tokens_.size() * dim_, 0);
+    const SequenceSlice slice = state->Next(0, 0, uint32_t(tokens_.size()));
+    CHECK(model_
+              ->Forward(machine_.context(), {tokens_, std::span(&slice, 1), {}, {}, hidden_},
+                        state->memory(), nullptr)
+              .ok());
+  }
+  std::vector<float> HiddenOf(size_t p) const {
+    return {hidden_.begin() + ptrdiff_t(p * dim_), hidden_.begin() + ptrdiff_t((p + 1) * dim_)};
+  }
+
+  // Of the tokens of a few replies, the share that is guessed with each of `before`.
+  std::vector<double> Shares(std::span<const Before> before) {
+    std::vector<double> right(before.size());
+    double all = 0;
+    for (const char* about : {"a dog", "a princess and a dragon", "a robot", "the moon", "a fox"}) {
+      Tell(about, 100);
+      auto state = Take(LiveState::Create(model_->state_spec(), 1, int64_t(tokens_.size()),
+                                          model_->StateMemoryOf(machine_.context())));
+      std::vector<float> logits(size_t(model_->vocab_size()));
+      const auto run = [&](size_t begin, size_t count) {
+        const SequenceSlice slice = state.Next(0, 0, uint32_t(count));
+        const auto tokens = std::span(tokens_).subspan(begin, count);
+        CHECK(model_
+                  ->Forward(machine_.context(), {tokens, std::span(&slice, 1), {}}, state.memory(),
+                            nullptr)
+                  .ok());
+        state.Advance(0, int64_t(count));
+      };
+      run(0, prompt_);
+      for (size_t p = prompt_; p + 1 < tokens_.size(); ++p, ++all) {
+        for (size_t i = 0; i < before.size(); ++i) {
+          const SequenceSlice slice = state.Next(0, 0, 1);
+          std::vector<float> hidden = before[i](p);
+          const uint32_t row = 0;
+          uint8_t finite = 0;
+          CHECK(model_
+                    ->Predict(machine_.context(),
+                              {std::span(tokens_).subspan(p, 1), std::span(&slice, 1),
+                               std::span(&row, 1), std::span(&finite, 1)},
+                              state.memory(), /*first=*/false, hidden, logits.data())
+                    .ok());
+          right[i] += TokenId(ArgMax(logits)) == tokens_[p + 1] ? 1 : 0;
+        }
+        run(p, 1);
+      }
+    }
+    for (double& count : right) count /= all;
+    return right;
+  }
+
+  TestMachine machine_;
+  const Checkpoint checkpoint_, block_;
+  const std::unique_ptr<Model> model_;
+  const ModelText text_;
+  const size_t dim_;
+  std::vector<TokenId> tokens_;
+  size_t prompt_ = 0;
+  std::vector<float> hidden_;
+};
+
+TEST_F(BundledMtp, KnowsItsPairs) {
+  ASSERT_TRUE(model_->card().mtp_state) << model_->card().mtp_absent;
+  const StoredTensor* norm = checkpoint_.Find("output_norm.weight");
+  ASSERT_TRUE(norm != nullptr && norm->dtype == DType::kF32);
+  std::vector<float> weights(dim_);
+  std::memcpy(weights.data(), norm->bytes.data(), norm->bytes.size());
+  const Before before[] = {
+      [&](size_t p) { return HiddenOf(p - 1); },
+      [&](size_t p) { return HiddenOf(p); },      // of the token itself
+      [&](size_t p) { return HiddenOf(p - 2); },  // of the one before the last
+      [&](size_t p) {  // before the final norm; how large it is does not matter
+        std::vector<float> hidden = HiddenOf(p - 1);
+        for (size_t i = 0; i < dim_; ++i) hidden[i] /= weights[i];
+        return hidden;
+      }};
+  const std::vector<double> shares = Shares(before);
+  const std::string all = ::testing::PrintToString(shares);
+  RecordProperty("shares", all);
+  EXPECT_GE(shares[0], 0.6) << all;
+  EXPECT_LT(shares[1], shares[0] - 0.02) << all;
+  EXPECT_LT(shares[2], shares[0] - 0.05) << all;
+  EXPECT_LT(shares[3], shares[0]) << all;
 }
 
 }  // namespace
