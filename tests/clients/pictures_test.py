@@ -7,8 +7,12 @@ The model is a tiny random one with a tower (tests/vision/qwen3_5): its words me
 import base64
 import http.client
 import json
+import pathlib
+import shutil
 import struct
+import subprocess
 import sys
+import tempfile
 import unittest
 import zlib
 
@@ -132,6 +136,10 @@ class Seeing(Pictures):
             {"role": "user", "content": "What?" * 20, "images": [base64.b64encode(A).decode()]}]})
         self.assertIn("message", ollama)
 
+    def test_a_gif_is_seen(self):
+        answer = self.ask([{"role": "user", "content": [image((CORPUS / "moving.gif").read_bytes(), "gif")]}])
+        self.assertGreater(answer["usage"]["prompt_tokens"], 4)
+
     def test_what_cannot_be_seen_is_said(self):
         self.assertIn("fetches no pictures", self.refusal([{"type": "image_url", "image_url": {
             "url": "http://127.0.0.1/a.png"}}]))
@@ -150,6 +158,56 @@ class Seeing(Pictures):
     def test_text_is_no_picture(self):
         answer = self.ask([{"role": "user", "content": [text("<|image_pad|>"), image(png(48, 32, 3))]}])
         self.assertGreater(answer["usage"]["prompt_tokens"], 13 + 6)
+
+
+# A GGUF file and its tower's, which lies beside it (llama.cpp's mmproj): the same words as from the folder.
+class Gguf(Pictures):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(cls.folder.name)
+        cls.model = folder / "seeing.gguf"
+        # GGUF has a name for Qwen's way to split text, and wants a merge.
+        cls.source = source = folder / "source"
+        shutil.copytree(MODEL, source)
+        words = json.loads((source / "tokenizer.json").read_text())
+        named = json.loads((harness.ROOT / "tests/data/tokenizers/qwen2.json").read_text())
+        words |= {part: named[part] for part in ("normalizer", "pre_tokenizer")}
+        words["model"]["vocab"]["\u0120t"] = 262
+        words["model"]["merges"] = ["\u0120 t"]
+        (source / "tokenizer.json").write_text(json.dumps(words))
+        subprocess.run([PROGRAM, "convert", source, "--type", "bf16", "-o", cls.model], check=True, capture_output=True)
+        shutil.copy(MODEL / "mmproj.gguf", folder / "mmproj-BF16.gguf")
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def test_it_sees_as_the_folder_does(self):
+        talk = [{"role": "user", "content": [text("Look: "), image(A), text(" and "), image(B), text("?")]}]
+        mine = self.ask(talk, max_tokens=12)
+        self.assertEqual(self.cached(mine), 0)
+        again = self.ask(talk, max_tokens=12)
+        self.assertGreaterEqual(self.cached(again), mine["usage"]["prompt_tokens"] - 16)
+        server = harness.Server(PROGRAM, "--device", "cpu", "--kv", "f32", model=self.source)
+        self.addCleanup(server.stop)
+        (own, Gguf.server) = (Gguf.server, server)
+        self.addCleanup(setattr, Gguf, "server", own)
+        folder = self.ask(talk, max_tokens=12)
+        self.assertEqual(folder["usage"]["prompt_tokens"], mine["usage"]["prompt_tokens"])
+        self.assertEqual(folder["choices"][0]["message"], mine["choices"][0]["message"])
+
+    def test_a_wrong_tower_is_refused(self):
+        def why(model, *options):
+            run = subprocess.run([PROGRAM, "serve", "--model", model, "--device", "cpu", "--port", "0", *options],
+                                 capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(run.returncode, 0)
+            return run.stderr + run.stdout
+        self.assertIn("not the tower of one (mmproj)", why(self.model, "--mmproj", self.model))
+        self.assertIn("vectors of another width", why(harness.TINY, "--mmproj", MODEL / "mmproj.gguf"))
+        self.assertIn("a folder has its tower in it", why(MODEL, "--mmproj", MODEL / "mmproj.gguf"))
 
 
 class Ignoring(Pictures):

@@ -39,7 +39,13 @@ void CheckProjector(ConfigReader* config) {
 // Of the table of positions. GGUF files say the size of the square picture that it covers.
 int64_t PositionsOf(ConfigReader* config, const PatchRules& rules) {
   if (!config->gguf()) return config->Int(Key("vision_config.num_position_embeddings"), kAnySize);
+  constexpr int64_t kSideMax = 4096;
   const int64_t side = config->Int(Key("", "vision.image_size"), kAnySize) / rules.patch;
+  if (side < 1 || side > kSideMax) {
+    config->Refuse("a tower with a table of " + std::to_string(side) + " x " +
+                   std::to_string(side) + " positions is not supported");
+    return 1;
+  }
   return side * side;
 }
 

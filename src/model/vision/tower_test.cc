@@ -339,6 +339,8 @@ TEST(LoadTowerTest, WrongGgufFilesAreRefused) {
   number("block_count", 1, "is not known for this family");
   number("embedding_length", 56, "has shape");
   number("image_size", 64, "\"v.position_embd.weight\" has shape");
+  number("image_size", 1 << 24, "a table of 2097152 x 2097152 positions");
+  number("image_size", 7, "a table of 0 x 0 positions");
   number("patch_size", 65, "patch_size");
   number("spatial_merge_size", 3, "merges 3 x 3 patches");
   number("image_min_pixels", 1 << 20, "the least size of pictures is above the greatest");
