@@ -92,7 +92,7 @@ def fields():
                                '[{"role": "user", "content": [{"type": "input_file"}]}]',
                                '[{"type": "function_call", "call_id": "c", "name": "f"}]',
                                '[{"type": "function_call_output", "output": "x"}]', '[{"type": "mcp_call"}]']
-    yield RESPONSES, "tools", NO_ARRAY + ["[1]", '[{"type": "function"}]', '[{"type": "custom"}]']
+    yield RESPONSES, "tools", NO_ARRAY + ["[1]", '[{"type": "function"}]', '[{"type": "custom"}]', '[{"type": "custom", "name": 5}]']
     yield RESPONSES, "instructions", NO_STRING
     yield RESPONSES, "previous_response_id", [*NO_STRING, '"resp_none"']
     yield RESPONSES, "max_output_tokens", NO_NUMBER + ["0", "1.5"]

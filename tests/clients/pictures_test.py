@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 import zlib
 
 import harness
@@ -44,6 +45,10 @@ def image(file, kind="png"):
     return {"type": "image_url", "image_url": {"url": data_url(file, kind)}}
 
 
+def input_image(file):
+    return {"type": "input_image", "detail": "auto", "image_url": data_url(file)}
+
+
 def text(words):
     return {"type": "text", "text": words}
 
@@ -71,6 +76,10 @@ class Pictures(unittest.TestCase):
         connection.close()
         self.assertEqual(answer.status, status, said)
         return said
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=60) as answer:
+            return json.load(answer)
 
     def ask(self, messages, status=200, **more):
         body = {"messages": messages, "max_tokens": 6, "temperature": 0, "cache_salt": str(self.salt), **more}
@@ -135,6 +144,43 @@ class Seeing(Pictures):
         ollama = self.post("/api/chat", {"model": "qwen3_5", "stream": False, "options": {"num_predict": 4}, "messages": [
             {"role": "user", "content": "What?" * 20, "images": [base64.b64encode(A).decode()]}]})
         self.assertIn("message", ollama)
+        responses = self.post("/v1/responses", {"max_output_tokens": 4, "input": [{"role": "user", "content": [
+            input_image(A), {"type": "input_text", "text": "What?" * 20}]}]})
+        self.assertGreater(responses["usage"]["input_tokens_details"]["cached_tokens"], 90)
+
+    def respond(self, items, status=200, **more):
+        body = {"input": items, "max_output_tokens": 6, "temperature": 0, "cache_salt": str(self.salt), **more}
+        return self.post("/v1/responses", body, status)
+
+    def test_responses_see_messages_and_results_of_tools(self):
+        talk = [{"role": "user", "content": [{"type": "input_text", "text": "Look: "}, input_image(A)]},
+                {"type": "function_call", "call_id": "c", "name": "camera", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": [input_image(B)]}]
+        first = self.respond(talk)
+        count = first["usage"]["input_tokens"]
+        self.assertEqual(first["usage"]["input_tokens_details"]["cached_tokens"], 0)
+        self.assertEqual(self.post("/v1/responses/input_tokens", {"input": talk})["input_tokens"], count)
+        # The conversation is kept with its pictures; they are neither sent nor computed again.
+        more = [{"role": "user", "content": "And now?"}]
+        second = self.respond(more, previous_response_id=first["id"])
+        self.assertGreaterEqual(second["usage"]["input_tokens_details"]["cached_tokens"], count - 16)
+        whole = self.respond([*talk, *first["output"], *more], cache_prefix=False)
+        self.assertEqual(whole["usage"]["input_tokens_details"]["cached_tokens"], 0)
+        self.assertEqual(whole["usage"]["input_tokens"], second["usage"]["input_tokens"])
+        self.assertEqual(whole["output"][-1]["content"], second["output"][-1]["content"])
+        # The input is listed as it was sent, the latest first.
+        items = self.get(f"/v1/responses/{first['id']}/input_items")["data"]
+        self.assertEqual(items[0]["output"], talk[2]["output"])
+        self.assertEqual(items[2]["content"], talk[0]["content"])
+
+    def test_responses_refuse_other_files_by_name(self):
+        def refusal(part):
+            return self.respond([{"role": "user", "content": [part]}], status=400)["error"]["message"]
+        self.assertIn("'input_file' is not supported", refusal({"type": "input_file", "file_data": "eA=="}))
+        self.assertIn("'input_audio' is not supported", refusal({"type": "input_audio"}))
+        self.assertIn("file_id", refusal({"type": "input_image", "file_id": "file-1"}))
+        self.assertIn("fetches no pictures", refusal({"type": "input_image", "image_url": "https://a.example/b.png"}))
+        self.assertIn("no picture", refusal(input_image(b"hello")))
 
     def test_a_gif_is_seen(self):
         answer = self.ask([{"role": "user", "content": [image((CORPUS / "moving.gif").read_bytes(), "gif")]}])

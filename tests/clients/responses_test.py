@@ -222,5 +222,41 @@ class Tenants(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
 
 
+class Custom(unittest.TestCase):
+    """Tools that take a text. The client's types check them: the schemas here do not have them."""
+    create, names = Responses.create, Responses.names
+    tools = [{"type": "custom", "name": "get_weather", "description": "The weather.",
+              "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(PROGRAM)
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="key", max_retries=0)
+        cls.name = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        assert cls.server.stop() == 0
+
+    def test_a_call_and_its_output(self):
+        first = self.create(tools=self.tools)
+        call = first.output[-1]
+        # The script's arguments have no "input": then the tool gets all of them.
+        self.assertEqual((call.type, call.name, call.input), ("custom_tool_call", "get_weather", '{"city": "Paris"}'))
+        self.assertIn("tools[0].format", first.model_extra["reprise"]["passed_fields"])
+        output = [{"type": "custom_tool_call_output", "call_id": call.call_id, "output": "sunny"}]
+        second = self.create(tools=self.tools, previous_response_id=first.id, input=output)
+        self.assertEqual(second.output_text, "It is sunny in Paris today.")
+        whole = self.create(tools=self.tools, input=[{"role": "user", "content": "Hi"}, *first.output, *output])
+        self.assertEqual(whole.usage.input_tokens, second.usage.input_tokens)
+        self.assertEqual(self.client.responses.input_items.list(second.id).data[0].type, "custom_tool_call_output")
+
+    def test_events(self):
+        self.assertEqual(self.names(tools=self.tools)[8:], [
+            "response.output_item.added", "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done",
+            "response.output_item.done", "response.completed"])
+
+
 if __name__ == "__main__":
     unittest.main()

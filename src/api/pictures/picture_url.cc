@@ -54,4 +54,12 @@ void ReadPictureData(const JsonValue* data, Fields* fields, const std::string& p
   Add(data->as_string(), fields, place, turn);
 }
 
+std::string MakePictureUrl(std::string_view file) {
+  const char* type = file.starts_with("\xFF\xD8") ? "jpeg"
+                     : file.starts_with("GIF8")   ? "gif"
+                     : file.starts_with("RIFF")   ? "webp"
+                                                  : "png";
+  return std::string("data:image/") + type + ";base64," + ToBase64(file);
+}
+
 }  // namespace reprise::api

@@ -22,4 +22,7 @@ void ReadPictureUrl(const JsonValue* url, Fields* fields, const std::string& pla
 void ReadPictureData(const JsonValue* data, Fields* fields, const std::string& place,
                      ChatTurn* turn);
 
+// The data URL of a picture that was read.
+std::string MakePictureUrl(std::string_view file);
+
 }  // namespace reprise::api

@@ -10,8 +10,9 @@
 namespace reprise::api::responses {
 namespace {
 
-constexpr char kVersion = 1;
-constexpr size_t kItemBytesMin = 1 + 5 * 4;  // its kind and five empty strings
+constexpr char kVersion = 2;
+constexpr size_t kItemBytesMin = 1 + 5 * 4 + 4;  // its kind, five empty strings, no pictures
+constexpr size_t kPictureBytesMin = 2 * 4;       // its place and an empty file
 
 void PutNumber(size_t number, std::string* out) {
   for (int shift = 0; shift < 32; shift += 8) *out += static_cast<char>(number >> shift & 0xff);
@@ -38,12 +39,16 @@ class Reader {
     for (int shift = 0; shift < 32; shift += 8) number |= size_t{Byte()} << shift;
     return number;
   }
-  std::string Text() {
+  std::string Bytes() {
     const size_t size = Number();
     if (!Has(size)) return "";
-    std::string text(rest_.substr(0, size));
+    std::string bytes(rest_.substr(0, size));
     rest_.remove_prefix(size);
-    if (!IsValidUtf8(text)) ok_ = false;
+    return bytes;
+  }
+  std::string Text() {
+    std::string text = Bytes();
+    Expect(IsValidUtf8(text));
     return text;
   }
   void Expect(bool condition) { ok_ = ok_ && condition; }
@@ -60,19 +65,38 @@ class Reader {
   bool ok_ = true;
 };
 
+// Pictures stand in order, and not inside a character.
+std::vector<ItemPicture> TakePictures(const std::string& text, Reader* reader) {
+  std::vector<ItemPicture> pictures;
+  const size_t count = reader->Number();
+  reader->Expect(count <= reader->left() / kPictureBytesMin);
+  size_t last = 0;
+  for (size_t i = 0; i < count && reader->ok(); ++i) {
+    const size_t place = reader->Number();
+    reader->Expect(last <= place && place <= text.size());
+    reader->Expect(place >= text.size() || (text[place] & 0xC0) != 0x80);
+    last = place;
+    pictures.push_back({place, reader->Bytes(), ""});
+  }
+  return pictures;
+}
+
 Item TakeItem(Reader* reader) {
   Item item;
   const uint8_t kind = reader->Byte();
-  reader->Expect(kind <= static_cast<uint8_t>(Item::Kind::kCallOutput));
+  reader->Expect(kind <= static_cast<uint8_t>(Item::Kind::kCustomOutput));
   item.kind = static_cast<Item::Kind>(reader->ok() ? kind : 0);
   item.id = reader->Text();
   item.role = reader->Text();
   item.text = reader->Text();
   item.call_id = reader->Text();
   item.name = reader->Text();
+  item.pictures = TakePictures(item.text.get(), reader);
   const bool message = item.kind == Item::Kind::kMessage;
   const bool speaker = item.role == "system" || item.role == "user" || item.role == "assistant";
   reader->Expect(message ? speaker : item.role.empty());
+  reader->Expect(item.pictures.empty() || item.kind == Item::Kind::kCallOutput ||
+                 item.kind == Item::Kind::kCustomOutput || item.role == "user");
   return item;
 }
 
@@ -89,6 +113,11 @@ std::string EncodeResponse(const StoredResponse& response) {
     for (const std::string* text :
          {&item.id, &item.role, &item.text.get(), &item.call_id, &item.name}) {
       PutText(*text, &out);
+    }
+    PutNumber(item.pictures.size(), &out);
+    for (const ItemPicture& picture : item.pictures) {
+      PutNumber(picture.content_bytes, &out);
+      PutText(picture.file.get(), &out);
     }
   }
   return out;

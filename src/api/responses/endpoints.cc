@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/adapters/chosen_adapter.h"
 #include "api/responses/endpoints.h"
 
 #include <memory>
 #include <utility>
 
+#include "api/adapters/chosen_adapter.h"
 #include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
@@ -47,8 +47,7 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
     prepared.error = fields.error();
     return prepared;
   }
-  prepared.error =
-      ChooseAdapter(service->model(), &fields, &prepared.request.job.options);
+  prepared.error = ChooseAdapter(service->model(), &fields, &prepared.request.job.options);
   if (prepared.error) return prepared;
   const Status planned = PlanThinking(service->model(), &prepared.request.job);
   if (!planned.ok()) {
@@ -87,6 +86,7 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
   head.created = openai::NowSeconds();
   head.settings = std::move(request.settings);
   head.namespaces = std::move(request.namespaces);
+  head.custom = std::move(request.custom);
   head.seal_reasoning = request.seal_reasoning;
   head.logprobs = request.logprobs;
   Keep keep;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "api/chat/blocks.h"
+#include "api/pictures/picture_url.h"
+#include "base/json_writer.h"
 
 namespace reprise::api::responses {
 namespace {
@@ -41,8 +43,13 @@ class InputReader {
   void ReadCall(const JsonValue& item, const std::string& place);
   void ReadCallOutput(const JsonValue& item, const std::string& place);
   void ReadReference(const JsonValue& item, const std::string& place);
-  // A string, or parts of text that are joined with newlines.
-  std::string ReadText(const JsonValue* content, const std::string& place);
+  // A string, or parts: texts are joined with newlines.
+  void ReadContent(const JsonValue* content, const std::string& place, Item* item);
+  bool IsPicture(const JsonValue& part) const {
+    return options_.sees && TypeOf(part) == "input_image";
+  }
+  void ReadPart(const JsonValue& part, const std::string& place, const Item& item, ChatTurn* read);
+  void ReadImage(const JsonValue& part, const std::string& place, const Item& item, ChatTurn* read);
   std::string ReadName(const JsonValue& item, const char* name, const std::string& place);
 
   const ServiceOptions& options_;
@@ -58,50 +65,75 @@ void InputReader::Read(const JsonValue& item, const std::string& place) {
     return ReadMessage(item, place);
   }
   if (type == "reasoning") return ReadReasoning(item, place);
-  if (type == "function_call") return ReadCall(item, place);
-  if (type == "function_call_output") return ReadCallOutput(item, place);
+  if (type == "function_call" || type == "custom_tool_call") return ReadCall(item, place);
+  if (type == "function_call_output" || type == "custom_tool_call_output") {
+    return ReadCallOutput(item, place);
+  }
   if (type == "item_reference") return ReadReference(item, place);
   fields_.Fail(place + ".type", fmt::format("'{}' is not supported: this server understands "
                                             "messages, reasoning, function calls and their outputs",
                                             type));
 }
 
-std::string InputReader::ReadText(const JsonValue* content, const std::string& place) {
-  if (content != nullptr && content->is_string()) return std::string(content->as_string());
-  std::string text;
+void InputReader::ReadContent(const JsonValue* content, const std::string& place, Item* item) {
+  if (content != nullptr && content->is_string()) {
+    item->text = std::string(content->as_string());
+    return;
+  }
   if (content == nullptr || !content->is_array() || content->items().size() > kPartsMax) {
-    fields_.Fail(place, fmt::format("must be a string or an array of at most {} parts", kPartsMax));
-    return text;
+    return fields_.Fail(place,
+                        fmt::format("must be a string or an array of at most {} parts", kPartsMax));
   }
-  for (size_t i = 0; i < content->items().size(); ++i) {
-    const JsonValue& part = content->items()[i];
-    const std::string_view type = TypeOf(part);
-    const std::string here = fmt::format("{}[{}]", place, i);
-    if (type == "input_image" && options_.ignore_images) {
-      AppendLine(kImageText, &text);
-      continue;
-    }
-    if (type == "input_image" && options_.sees) {
-      fields_.Fail(here + ".type",
-                   "'input_image' is not supported here; send pictures to /v1/chat/completions");
-      return text;
-    }
-    const bool known = type == "input_text" || type == "output_text" || type == "text" ||
-                       type == "refusal" || type == "reasoning_text" || type == "summary_text";
-    if (!known) {
-      fields_.Fail(here + ".type",
-                   fmt::format("'{}' is not supported: this server understands text only", type));
-      return text;
-    }
-    const JsonValue* value = part.Find(type == "refusal" ? "refusal" : "text");
-    if (value == nullptr || !value->is_string()) {
-      fields_.Fail(here + ".text", "must be a string");
-      return text;
-    }
-    if (i > 0) text += '\n';
-    text += value->as_string();
+  ChatTurn read;
+  for (size_t i = 0; i < content->items().size() && fields_.ok(); ++i) {
+    const bool behind_picture =
+        !read.pictures.empty() && read.pictures.back().content_bytes == read.content.size();
+    if (i > 0 && !behind_picture && !IsPicture(content->items()[i])) read.content += '\n';
+    ReadPart(content->items()[i], fmt::format("{}[{}]", place, i), *item, &read);
   }
-  return text;
+  item->text = std::move(read.content);
+  for (TurnPicture& picture : read.pictures) {
+    item->pictures.push_back(
+        {picture.content_bytes, std::move(picture.file), std::move(picture.place)});
+  }
+}
+
+void InputReader::ReadPart(const JsonValue& part, const std::string& place, const Item& item,
+                           ChatTurn* read) {
+  const std::string_view type = TypeOf(part);
+  if (IsPicture(part)) return ReadImage(part, place, item, read);
+  if (type == "input_image" && options_.ignore_images) {
+    read->content += kImageText;
+    return;
+  }
+  const bool known = type == "input_text" || type == "output_text" || type == "text" ||
+                     type == "refusal" || type == "reasoning_text" || type == "summary_text";
+  if (!known) {
+    return fields_.Fail(place + ".type",
+                        fmt::format("'{}' is not supported: this server understands text {}", type,
+                                    options_.sees ? "and pictures" : "only"));
+  }
+  const JsonValue* value = part.Find(type == "refusal" ? "refusal" : "text");
+  if (value == nullptr || !value->is_string()) {
+    return fields_.Fail(place + ".text", "must be a string");
+  }
+  read->content += value->as_string();
+}
+
+void InputReader::ReadImage(const JsonValue& part, const std::string& place, const Item& item,
+                            ChatTurn* read) {
+  if (item.kind == Item::Kind::kMessage && item.role != "user") {
+    return fields_.Fail(place + ".type",
+                        "'input_image' is supported in messages of the user and in outputs of "
+                        "calls");
+  }
+  const JsonValue* file = part.Find("file_id");
+  if (file != nullptr && !file->is_null()) {
+    return fields_.Fail(place + ".file_id",
+                        "is not supported: send the picture as a data URL in image_url",
+                        "unsupported_value");
+  }
+  ReadPictureUrl(part.Find("image_url"), &fields_, place + ".image_url", read);
 }
 
 std::string InputReader::ReadName(const JsonValue& item, const char* name,
@@ -121,7 +153,7 @@ void InputReader::ReadMessage(const JsonValue& item, const std::string& place) {
   if (read.role != "system" && read.role != "user" && read.role != "assistant") {
     return fields_.Fail(place + ".role", "must be one of system, developer, user, assistant");
   }
-  read.text = ReadText(item.Find("content"), place + ".content");
+  ReadContent(item.Find("content"), place + ".content", &read);
   items_.push_back(std::move(read));
 }
 
@@ -132,7 +164,7 @@ void InputReader::ReadReasoning(const JsonValue& item, const std::string& place)
   const JsonValue* content = item.Find("content");
   const std::string_view sealed = TextOf(item.Find("encrypted_content"));
   if (content != nullptr && content->is_array() && !content->items().empty()) {
-    read.text = ReadText(content, place + ".content");
+    ReadContent(content, place + ".content", &read);
   } else if (sealed.starts_with(kSeal)) {
     read.text = std::string(sealed.substr(kSeal.size()));
   }
@@ -141,22 +173,25 @@ void InputReader::ReadReasoning(const JsonValue& item, const std::string& place)
 
 void InputReader::ReadCall(const JsonValue& item, const std::string& place) {
   Item read;
-  read.kind = Item::Kind::kCall;
+  const bool custom = TypeOf(item) == "custom_tool_call";
+  read.kind = custom ? Item::Kind::kCustomCall : Item::Kind::kCall;
   read.call_id = ReadName(item, "call_id", place);
   read.name = ReadName(item, "name", place);
-  const JsonValue* arguments = item.Find("arguments");
-  if (arguments == nullptr || !arguments->is_string()) {
-    return fields_.Fail(place + ".arguments", "must be a string");
+  const char* const member = custom ? "input" : "arguments";
+  const JsonValue* said = item.Find(member);
+  if (said == nullptr || !said->is_string()) {
+    return fields_.Fail(place + "." + member, "must be a string");
   }
-  read.text = arguments->as_string().empty() ? "{}" : std::string(arguments->as_string());
+  read.text = said->as_string().empty() && !custom ? "{}" : std::string(said->as_string());
   items_.push_back(std::move(read));
 }
 
 void InputReader::ReadCallOutput(const JsonValue& item, const std::string& place) {
   Item read;
-  read.kind = Item::Kind::kCallOutput;
+  const bool custom = TypeOf(item) == "custom_tool_call_output";
+  read.kind = custom ? Item::Kind::kCustomOutput : Item::Kind::kCallOutput;
   read.call_id = ReadName(item, "call_id", place);
-  read.text = ReadText(item.Find("output"), place + ".output");
+  ReadContent(item.Find("output"), place + ".output", &read);
   items_.push_back(std::move(read));
 }
 
@@ -186,14 +221,20 @@ class TurnMaker {
         Assistant(!IsOpen() || !last().content.empty() || !last().calls.empty());
         return AppendLine(item.text.get(), &last().reasoning);
       case Item::Kind::kCall:
+      case Item::Kind::kCustomCall: {
+        const bool custom = item.kind == Item::Kind::kCustomCall;
         Assistant(!IsOpen());
         names_[item.call_id] = item.name;
-        last().calls.push_back({item.call_id, item.name, item.text.get()});
+        last().calls.push_back(
+            {item.call_id, item.name, custom ? WrapInput(item.text.get()) : item.text.get()});
         return;
-      case Item::Kind::kCallOutput: {
+      }
+      case Item::Kind::kCallOutput:
+      case Item::Kind::kCustomOutput: {
         ChatTurn& turn = Begin("tool");
         turn.content = item.text.get();
         turn.call_id = item.call_id;
+        AddPictures(item, 0, &turn);
         const auto name = names_.find(item.call_id);
         if (name != names_.end()) turn.name = name->second;
         return;
@@ -219,6 +260,14 @@ class TurnMaker {
       Begin(item.role);
     }
     AppendLine(item.text.get(), &last().content);
+    AddPictures(item, last().content.size() - item.text.size(), &last());
+  }
+  static void AddPictures(const Item& item, size_t text_begin, ChatTurn* turn) {
+    for (const ItemPicture& picture : item.pictures) {
+      turn->pictures.push_back({text_begin + picture.content_bytes,
+                                picture.place.empty() ? "input" : picture.place, picture.file.get(),
+                                nullptr});
+    }
   }
 
   std::vector<ChatTurn> turns_;
@@ -226,6 +275,27 @@ class TurnMaker {
 };
 
 }  // namespace
+
+std::string WrapInput(std::string_view input) {
+  std::string arguments;
+  JsonWriter(&arguments).BeginObject().Member("input", input).EndObject();
+  return arguments;
+}
+
+std::string UnwrapInput(std::string_view arguments) {
+  const auto parsed = JsonDocument::Parse(arguments);
+  const JsonValue* input =
+      parsed.ok() && parsed->root().is_object() ? parsed->root().Find("input") : nullptr;
+  return std::string(input != nullptr && input->is_string() ? input->as_string() : arguments);
+}
+
+size_t Item::bytes() const {
+  size_t total = sizeof(Item) + id.size() + text.size() + call_id.size() + name.size();
+  for (const ItemPicture& picture : pictures) {
+    total += sizeof(ItemPicture) + picture.file.size() + picture.place.size();
+  }
+  return total;
+}
 
 void ReadInput(const ServiceOptions& options, const FindItem& find, Fields* fields, Items* items) {
   const JsonValue* input = fields->Find("input");

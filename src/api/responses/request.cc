@@ -20,6 +20,9 @@ constexpr size_t kMetadataMax = 16;
 constexpr const char* kRepeated[] = {"instructions",         "max_output_tokens",
                                      "max_tool_calls",       "prompt_cache_key",
                                      "previous_response_id", "safety_identifier"};
+// Of the function that stands for a tool which takes a text.
+constexpr char kInputSchema[] =
+    R"({"type":"object","properties":{"input":{"type":"string"}},"required":["input"]})";
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 
 std::string_view TextOf(const JsonValue* value) {
@@ -67,12 +70,15 @@ class ToolReader {
       const std::string_view type = TextOf(tool.Find("type"));
       if (type == "function") {
         ReadFunction(tool, here, space);
+      } else if (type == "custom") {
+        ReadCustom(tool, here, space);
       } else if (type == "namespace" && space.empty()) {
         ReadNamespace(tool, here);
       } else if (openai::IsHostedTool(tool)) {
         openai::PassHostedTool(tool, i, &fields_);
       } else {
-        fields_.Fail(here + ".type", fmt::format("'{}' is not supported: send functions", type));
+        fields_.Fail(here + ".type",
+                     fmt::format("'{}' is not supported: send functions or custom tools", type));
       }
     }
   }
@@ -96,16 +102,44 @@ class ToolReader {
     ReadList(*tools, place + ".tools", name);
   }
 
-  void ReadFunction(const JsonValue& tool, const std::string& place, const std::string& space) {
+  // The name of a tool that was not there before; empty: it is wrong.
+  std::string ReadNewName(const JsonValue& tool, const std::string& place,
+                          const std::string& space) {
     const std::string name = ReadName(tool, place);
-    if (!fields_.ok()) return;
+    if (!fields_.ok()) return "";
     if (!names_.insert(name).second) {
-      return fields_.Fail(place + ".name", fmt::format("'{}' is there already", name));
+      fields_.Fail(place + ".name", fmt::format("'{}' is there already", name));
+      return "";
     }
     if (names_.size() > count_max_) {
-      return fields_.Fail("tools", fmt::format("must be at most {} functions", count_max_));
+      fields_.Fail("tools", fmt::format("must be at most {} functions", count_max_));
+      return "";
     }
     if (!space.empty()) request_.namespaces[name] = space;
+    return name;
+  }
+
+  // A tool that takes a text. Its grammar is shown to the model; nothing holds the model to it.
+  void ReadCustom(const JsonValue& tool, const std::string& place, const std::string& space) {
+    const std::string name = ReadNewName(tool, place, space);
+    if (name.empty()) return;
+    std::string description(TextOf(tool.Find("description")));
+    const JsonValue* format = tool.Find("format");
+    if (format != nullptr && format->is_object() && TextOf(format->Find("type")) == "grammar") {
+      fields_.Pass(place + ".format");
+      description +=
+          fmt::format("\n\nThe input follows this grammar ({}):\n{}",
+                      TextOf(format->Find("syntax")), TextOf(format->Find("definition")));
+    }
+    request_.custom.insert(name);
+    json_.BeginObject().Member("type", "function").Key("function").BeginObject();
+    json_.Member("name", name).Member("description", description);
+    json_.Key("parameters").Raw(kInputSchema).EndObject().EndObject();
+  }
+
+  void ReadFunction(const JsonValue& tool, const std::string& place, const std::string& space) {
+    const std::string name = ReadNewName(tool, place, space);
+    if (name.empty()) return;
     json_.BeginObject().Member("type", "function").Key("function").BeginObject();
     json_.Member("name", name);
     for (const char* member : {"description", "parameters"}) {
@@ -251,7 +285,13 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
       fields, &conversation.items);
   conversation.input_end = conversation.items.size();
   size_t bytes = 0;
-  for (const Item& item : conversation.items) bytes += item.bytes();
+  for (const Item& item : conversation.items) {
+    bytes += item.bytes();
+    if (!item.pictures.empty() && !options.sees) {
+      fields->Fail("input", "continues a conversation with pictures, and this model sees none");
+      return request;
+    }
+  }
   const Status room = account->TakeReading(bytes, "the items of the conversation");
   if (!room.ok()) {
     fields->Fail("input", "cannot be read: " + room.message());

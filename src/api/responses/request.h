@@ -20,6 +20,7 @@ struct ResponsesRequest {
   bool seal_reasoning = false;  // include: reasoning.encrypted_content
   bool logprobs = false;        // include: message.output_text.logprobs
   Namespaces namespaces;
+  CustomNames custom;
   StoredResponse conversation;  // items so far, and which of them came with this request
   std::string settings;         // members of the response object that repeat the request: JSON
   ChatJob job;

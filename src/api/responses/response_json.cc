@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/openai/format.h"
+#include "api/pictures/picture_url.h"
 #include "api/responses/store.h"
 
 namespace reprise::api::responses {
@@ -47,11 +48,12 @@ void WriteUsage(const Usage& usage, JsonWriter* json) {
 }  // namespace
 
 OutputItem MakeOutputItem(const ResponseHead& head, size_t index, Block block) {
-  std::string id = MakeItemId(PrefixOf(block.kind), head.id, index);
+  const char* const prefix = head.IsCustom(block) ? "ctc_" : PrefixOf(block.kind);
+  std::string id = MakeItemId(prefix, head.id, index);
   return {std::move(id), std::move(block), {}};
 }
 
-Item ToItem(const OutputItem& output) {
+Item ToItem(const ResponseHead& head, const OutputItem& output) {
   Item item;
   item.id = output.id;
   item.text = output.block.text;
@@ -63,6 +65,9 @@ Item ToItem(const OutputItem& output) {
       item.kind = Item::Kind::kCall;
       item.call_id = output.block.id;
       item.name = output.block.name;
+      if (!head.IsCustom(output.block)) break;
+      item.kind = Item::Kind::kCustomCall;
+      item.text = UnwrapInput(output.block.text);
       break;
     default:
       item.kind = Item::Kind::kMessage;
@@ -109,8 +114,14 @@ void WriteItem(const OutputItem& item, const ResponseHead& head, ItemStatus stat
       head.seal_reasoning && !empty ? json->String(SealReasoning(block.text)) : json->Null();
       break;
     case Kind::kCallBegin:
-      json->Member("type", "function_call").Member("call_id", block.id).Member("name", block.name);
-      json->Member("arguments", empty ? std::string_view() : block.text);
+      if (head.IsCustom(block)) {
+        json->Member("type", "custom_tool_call").Member("call_id", block.id);
+        json->Member("name", block.name).Member("input", empty ? "" : UnwrapInput(block.text));
+      } else {
+        json->Member("type", "function_call").Member("call_id", block.id);
+        json->Member("name", block.name);
+        json->Member("arguments", empty ? std::string_view() : block.text);
+      }
       if (const auto space = head.namespaces.find(block.name); space != head.namespaces.end()) {
         json->Member("namespace", space->second);
       }
@@ -123,16 +134,42 @@ void WriteItem(const OutputItem& item, const ResponseHead& head, ItemStatus stat
   json->Member("status", NameOf(status)).EndObject();
 }
 
+// Texts and pictures of an input in their order, as parts.
+void WriteInputParts(const Item& item, JsonWriter* json) {
+  const std::string_view text = item.text.get();
+  json->BeginArray();
+  size_t begin = 0;
+  const auto write_text = [&](size_t end) {
+    if (begin == end) return;
+    json->BeginObject().Member("type", "input_text");
+    json->Member("text", text.substr(begin, end - begin)).EndObject();
+    begin = end;
+  };
+  for (const ItemPicture& picture : item.pictures) {
+    write_text(picture.content_bytes);
+    json->BeginObject().Member("type", "input_image").Member("detail", "auto");
+    json->Member("image_url", MakePictureUrl(picture.file.get())).EndObject();
+  }
+  if (item.pictures.empty() && text.empty()) {
+    json->BeginObject().Member("type", "input_text").Member("text", "").EndObject();
+  }
+  write_text(text.size());
+  json->EndArray();
+}
+
 void WriteInputItem(const Item& item, const std::string& id, JsonWriter* json) {
   json->BeginObject().Member("id", id);
   switch (item.kind) {
     case Item::Kind::kMessage: {
-      const bool said = item.role == "assistant";
-      json->Member("type", "message").Member("role", item.role).Key("content").BeginArray();
-      json->BeginObject().Member("type", said ? "output_text" : "input_text");
+      json->Member("type", "message").Member("role", item.role).Key("content");
+      if (item.role != "assistant") {
+        WriteInputParts(item, json);
+        break;
+      }
+      json->BeginArray().BeginObject().Member("type", "output_text");
       json->Member("text", item.text.get());
-      if (said) json->Key("annotations").BeginArray().EndArray();
-      if (said) json->Key("logprobs").BeginArray().EndArray();
+      json->Key("annotations").BeginArray().EndArray();
+      json->Key("logprobs").BeginArray().EndArray();
       json->EndObject().EndArray();
       break;
     }
@@ -145,9 +182,21 @@ void WriteInputItem(const Item& item, const std::string& id, JsonWriter* json) {
       json->Member("type", "function_call").Member("call_id", item.call_id);
       json->Member("name", item.name).Member("arguments", item.text.get());
       break;
+    case Item::Kind::kCustomCall:
+      json->Member("type", "custom_tool_call").Member("call_id", item.call_id);
+      json->Member("name", item.name).Member("input", item.text.get());
+      break;
     case Item::Kind::kCallOutput:
-      json->Member("type", "function_call_output").Member("call_id", item.call_id);
-      json->Member("output", item.text.get());
+    case Item::Kind::kCustomOutput:
+      json->Member("type", item.kind == Item::Kind::kCallOutput ? "function_call_output"
+                                                                : "custom_tool_call_output");
+      json->Member("call_id", item.call_id);
+      json->Key("output");
+      if (item.pictures.empty()) {
+        json->String(item.text.get());
+      } else {
+        WriteInputParts(item, json);
+      }
       break;
   }
   json->Member("status", "completed").EndObject();

@@ -19,6 +19,11 @@ struct ResponseHead {
   int64_t created = 0;
   std::string settings;  // see ResponsesRequest
   Namespaces namespaces;
+  CustomNames custom;
+
+  bool IsCustom(const Block& block) const {
+    return block.kind == OutputEvent::Kind::kCallBegin && custom.contains(block.name);
+  }
   bool seal_reasoning = false;
   bool logprobs = false;
 };
@@ -31,7 +36,7 @@ struct OutputItem {
 };
 // The item that a new block becomes.
 OutputItem MakeOutputItem(const ResponseHead& head, size_t index, Block block);
-Item ToItem(const OutputItem& output);
+Item ToItem(const ResponseHead& head, const OutputItem& output);
 
 // in_progress: it has no content yet.
 enum class ItemStatus { kInProgress, kCompleted, kIncomplete };

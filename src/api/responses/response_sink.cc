@@ -65,7 +65,8 @@ class ResponseSink : public ReplySink {
     if (keep_ && end.choice != nullptr) {
       Items items;
       for (const OutputItem& item : items_) {
-        if (item.block.complete) items.push_back(ToItem(item));  // nobody goes on from half a call
+        if (item.block.complete)
+          items.push_back(ToItem(head_, item));  // nobody goes on from half a call
       }
       keep_(body, std::move(items));
     }
@@ -125,6 +126,7 @@ class StreamSink final : public ResponseSink {
   }
 
   void OnText(const OutputEvent& what, const std::vector<ReplyToken>& tokens) override {
+    if (head_.IsCustom(items_.back().block)) return;  // its input is known when it is whole
     Event event(NameOf(what.kind, true), this);
     WritePlace(&event);
     event.json.Member("delta", what.text);
@@ -138,6 +140,12 @@ class StreamSink final : public ResponseSink {
   void OnItemEnd(ItemStatus status) override {
     const OutputItem& item = items_.back();
     const Kind kind = item.block.kind;
+    if (head_.IsCustom(item.block)) {
+      const std::string input = UnwrapInput(item.block.text);
+      SendInput("delta", "delta", input);
+      SendInput("done", "input", input);
+      return SendItemDone(status);
+    }
     Event event(NameOf(kind, false), this);
     WritePlace(&event);
     event.json.Member(kind == Kind::kCallBegin ? "arguments" : "text", item.block.text);
@@ -148,10 +156,7 @@ class StreamSink final : public ResponseSink {
     }
     event.Send();
     if (kind != Kind::kCallBegin) SendPart("response.content_part.done", false);
-    Event done("response.output_item.done", this);
-    done.json.Member("output_index", index()).Key("item");
-    WriteItem(item, head_, status, &done.json);
-    done.Send();
+    SendItemDone(status);
   }
 
  private:
@@ -178,6 +183,20 @@ class StreamSink final : public ResponseSink {
   }
 
   uint64_t index() const { return items_.size() - 1; }
+
+  void SendItemDone(ItemStatus status) {
+    Event done("response.output_item.done", this);
+    done.json.Member("output_index", index()).Key("item");
+    WriteItem(items_.back(), head_, status, &done.json);
+    done.Send();
+  }
+
+  void SendInput(const std::string& what, const char* member, const std::string& input) {
+    Event event("response.custom_tool_call_input." + what, this);
+    WritePlace(&event);
+    event.json.Member(member, input);
+    event.Send();
+  }
 
   void WritePlace(Event* event) {
     event->json.Member("item_id", items_.back().id).Member("output_index", index());

@@ -8,22 +8,28 @@
 #include "api/responses/archive.h"
 #include "api/responses/item.h"
 #include "api/responses/store.h"
+#include "base/coding/base64.h"
 
 namespace reprise::api::responses {
 namespace {
 
 // The turns of an input as one line.
-std::string Turns(const std::string& input, const std::string& instructions = "") {
+std::string Turns(const std::string& input, const std::string& instructions = "",
+                  const ServiceOptions& options = ServiceOptions()) {
   const auto body = JsonDocument::Parse("{\"input\": " + input + "}");
   EXPECT_TRUE(body.ok()) << body.status().message();
   Fields fields(body->root());
   Items items;
   ReadInput(
-      ServiceOptions(), [](std::string_view) { return nullptr; }, &fields, &items);
+      options, [](std::string_view) { return nullptr; }, &fields, &items);
   if (!fields.ok()) return fields.error()->param + " " + fields.error()->message;
   std::string out;
   for (const ChatTurn& turn : MakeTurns(instructions, items)) {
-    out += turn.role + "(" + turn.content + ")";
+    std::string content = turn.content;
+    for (auto picture = turn.pictures.rbegin(); picture != turn.pictures.rend(); ++picture) {
+      content.insert(picture->content_bytes, "{" + picture->place + " " + picture->file + "}");
+    }
+    out += turn.role + "(" + content + ")";
     if (!turn.reasoning.empty()) out += "~" + turn.reasoning + "~";
     for (const ToolCall& call : turn.calls) {
       out += "[" + call.id + " " + call.name + " " + call.arguments + "]";
@@ -66,6 +72,23 @@ TEST(ResponsesItems, SystemMessagesAtTheStartAreOne) {
             "system(Be brief.\nRules.\nRules.)user(Hi)system(Rules.)");
 }
 
+TEST(ResponsesItems, CustomCallsAreFunctionsWithOneText) {
+  const std::string call =
+      R"({"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "a\n\"b\""})";
+  const std::string output =
+      R"({"type": "custom_tool_call_output", "call_id": "c", "output": "done"})";
+  EXPECT_EQ(Turns("[" + call + "," + output + "]"),
+            "assistant()[c patch {\"input\":\"a\\n\\\"b\\\"\"}]tool(done)<c patch>");
+  EXPECT_EQ(UnwrapInput(WrapInput("a\n\"b\"")), "a\n\"b\"");
+  EXPECT_EQ(UnwrapInput(""), "");
+  for (const char* other :
+       {"{\"input\": 5}", "{\"city\": \"Paris\"}", "[1]", "{\"input\": \"cut"}) {
+    EXPECT_EQ(UnwrapInput(other), other);
+  }
+  EXPECT_TRUE(Turns(R"([{"type": "custom_tool_call", "call_id": "c", "name": "f"}])")
+                  .starts_with("input[0].input "));
+}
+
 TEST(ResponsesItems, ErrorsNameTheField) {
   EXPECT_TRUE(Turns("5").starts_with("input "));
   EXPECT_TRUE(Turns("[5]").starts_with("input[0] "));
@@ -77,6 +100,54 @@ TEST(ResponsesItems, ErrorsNameTheField) {
   EXPECT_TRUE(Turns(R"([{"type": "function_call_output", "output": "x"}])")
                   .starts_with("input[0].call_id "));
   EXPECT_TRUE(Turns(R"([{"type": "item_reference", "id": "x"}])").starts_with("input[0].id "));
+}
+
+std::string Image(const std::string& file) {
+  return R"({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,)" +
+         ToBase64(file) + R"("})";
+}
+
+TEST(ResponsesItems, PicturesStandBetweenTheirTexts) {
+  ServiceOptions sees;
+  sees.sees = true;
+  const std::string a = R"({"type": "input_text", "text": "a"})";
+  const std::string both = "[" + a + "," + Image("X") + "," + a + "," + a + "," + Image("Y") + "]";
+  EXPECT_EQ(Turns(R"([{"role": "user", "content": )" + both + "}]", "", sees),
+            "user(a{input[0].content[1].image_url X}a\na{input[0].content[4].image_url Y})");
+  const std::string output =
+      R"([{"type": "function_call_output", "call_id": "c", "output": )" + both + "}]";
+  EXPECT_EQ(Turns(output, "", sees),
+            "tool(a{input[0].output[1].image_url X}a\na{input[0].output[4].image_url Y})<c >");
+  EXPECT_TRUE(Turns(output).starts_with("input[0].output[1].type "));
+  ServiceOptions ignores;
+  ignores.ignore_images = true;
+  EXPECT_EQ(
+      Turns("[{\"role\": \"user\", \"content\": [" + a + "," + Image("X") + "]}]", "", ignores),
+      "user(a\n" + std::string(kImageText) + ")");
+}
+
+TEST(ResponsesItems, WhatIsNoPictureIsRefusedByName) {
+  ServiceOptions sees;
+  sees.sees = true;
+  const auto refusal = [&](const std::string& part, const std::string& role = "user") {
+    return Turns(R"([{"role": ")" + role + R"(", "content": [)" + part + "]}]", "", sees);
+  };
+  EXPECT_TRUE(refusal(R"({"type": "input_file", "file_data": "x"})")
+                  .ends_with("content[0].type 'input_file' is not supported: this server "
+                             "understands text and pictures"));
+  EXPECT_TRUE(refusal(R"({"type": "input_audio"})").find("'input_audio' is not") !=
+              std::string::npos);
+  EXPECT_NE(refusal(R"({"type": "input_image", "file_id": "file-1"})")
+                .find("content[0].file_id is not supported"),
+            std::string::npos);
+  EXPECT_TRUE(refusal(R"({"type": "input_image", "image_url": "https://a.example/b.png"})")
+                  .find("fetches no pictures") != std::string::npos);
+  EXPECT_TRUE(refusal(R"({"type": "input_image", "image_url": "data:image/png;base64,A"})")
+                  .find("not valid base64") != std::string::npos);
+  EXPECT_TRUE(refusal(R"({"type": "input_image"})").find("must have a url") != std::string::npos);
+  for (const char* role : {"system", "developer", "assistant"}) {
+    EXPECT_TRUE(refusal(Image("X"), role).starts_with("input[0].content[0].type ")) << role;
+  }
 }
 
 StoredResponse Make(size_t bytes) {
@@ -153,7 +224,10 @@ StoredResponse Conversation() {
   response.items = {{Item::Kind::kMessage, "", "user", "Hi", "", ""},
                     {Item::Kind::kReasoning, "rs_a_0", "", "hm", "", ""},
                     {Item::Kind::kCall, "fc_a_1", "", "{\"x\": 1.0}", "c", "f"},
-                    {Item::Kind::kCallOutput, "", "", "\xc3\xa4", "c", ""}};
+                    {Item::Kind::kCallOutput, "", "", "\xc3\xa4", "c", ""},
+                    {Item::Kind::kCustomCall, "ctc_a_2", "", "x", "d", "g"},
+                    {Item::Kind::kCustomOutput, "", "", "ok", "d", ""}};
+  response.items[0].pictures = {{0, "\xff\xd8", ""}, {2, "\x89PNG", ""}};
   response.input_end = 1;
   return response;
 }
@@ -165,8 +239,11 @@ TEST(ResponseStore, AnArchiveRemembersBeyondTheProcess) {
   const auto found = store.Find("t", "resp_a");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->body, Conversation().body);
-  ASSERT_EQ(found->items.size(), 4u);
+  ASSERT_EQ(found->items.size(), 6u);
   EXPECT_EQ(found->items[2].text.get(), "{\"x\": 1.0}");
+  ASSERT_EQ(found->items[0].pictures.size(), 2u);
+  EXPECT_EQ(found->items[0].pictures[1].file.get(), "\x89PNG");
+  EXPECT_EQ(found->items[0].pictures[1].content_bytes, 2u);
   EXPECT_EQ(found->input_end, 1u);
   ASSERT_NE(store.FindItem("t", "fc_a_1"), nullptr);
   EXPECT_EQ(store.FindItem("t", "fc_a_1")->name, "f");
@@ -192,11 +269,15 @@ TEST(ResponseStore, WhatAnArchiveGivesBackMayBeAnything) {
   EXPECT_TRUE(refused([](StoredResponse* r) { r->body = "no JSON"; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->body = "[]"; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->input_begin = 2; }));
-  EXPECT_TRUE(refused([](StoredResponse* r) { r->input_end = 5; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->input_end = 7; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].role = "tool"; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[1].role = "user"; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].text = "\xff"; }));
-  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].kind = static_cast<Item::Kind>(4); }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].pictures[1].content_bytes = 3; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].pictures[0].content_bytes = 3; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[1].pictures = r->items[0].pictures; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[3].pictures = {{1, "x", ""}}; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].kind = static_cast<Item::Kind>(6); }));
 }
 
 }  // namespace
