@@ -7,6 +7,9 @@
 #include <cstring>
 
 #include "kernels/cpu/features.h"
+#if defined(__x86_64__)
+#include "kernels/cpu/avx512_vnni/matrix_panels.h"
+#endif
 #include "tensor/dtype.h"
 
 namespace reprise::cpu {
@@ -21,6 +24,13 @@ struct Step {
   Overlay floats;  // null: this ISA has nothing to add
 };
 
+#if defined(__x86_64__)
+void OverlayVnni(KernelTable* table) {
+  OverlayAvx512VnniMatrix(table);
+  OverlayVnniPanels(table);
+}
+#endif
+
 // Slowest first; a later step overwrites only the entries it improves.
 std::vector<Step> Steps() {
   const CpuFeatures& cpu = Features();
@@ -30,7 +40,7 @@ std::vector<Step> Steps() {
 #if defined(__x86_64__)
       {"avx2", cpu.avx2, OverlayAvx2Matrix, OverlayAvx2Float},
       {"avx512", cpu.avx512, OverlayAvx512Matrix, OverlayAvx512Float},
-      {"avx512_vnni", cpu.avx512_vnni, OverlayAvx512VnniMatrix, nullptr},
+      {"avx512_vnni", cpu.avx512_vnni, OverlayVnni, nullptr},
       {"amx", cpu.amx, OverlayAmxMatrix, nullptr},
 #elif defined(__aarch64__)
       {"neon", cpu.neon, OverlayNeonMatrix, OverlayNeonFloat},
