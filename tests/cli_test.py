@@ -116,6 +116,17 @@ class Commands(unittest.TestCase):
             for op in ["project", "embed", "(between ops)"]:
                 self.assertIn(op, profiled)
 
+    def test_ceilings_of_the_machine(self):
+        said = json.loads(run("bench", "machine", "--threads", "2", "--mib", "8", "--json").stdout)
+        self.assertEqual([row["threads"] for row in said["ceilings"]], [1, 2])
+        for row in said["ceilings"]:
+            for name in ["read_gigabytes_per_second", "int8_giga_operations_per_second", "f32_gigaflops"]:
+                self.assertGreater(row[name], 0, name)
+        self.assertLessEqual(said["cores"], said["cpus"])
+        table = run("bench", "machine", "--threads", "1", "--mib", "8").stdout
+        for words in ["1 thread", "reading memory", "GB/s", "int8 products", "f32 products", "measured here"]:
+            self.assertIn(words, table)
+
     def test_converted_while_loading_is_converted_before(self):
         # Routers, gates and rows of no whole blocks among them, which are wider in memory than in a file.
         for family in ["qwen3_next", "kimi_linear", "nemotron_h_moe"]:

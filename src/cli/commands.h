@@ -25,6 +25,7 @@ void DefineSynth(Flags* flags);
 void DefineAdaptersBench(Flags* flags);
 void DefineBesideBench(Flags* flags);
 void DefineHostBench(Flags* flags);
+void DefineMachineBench(Flags* flags);
 void DefineReuseBenches(Flags* bench);
 void DefineTraceBench(Flags* flags);
 void DefinePromisesBench(Flags* flags);

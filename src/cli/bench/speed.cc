@@ -362,6 +362,8 @@ void DefineBench(Flags* flags) {
   DefineAdaptersBench(
       flags->AddCommand("adapters", "what adapters cost a batch that decodes, and loading them"));
   DefineHostBench(flags->AddCommand("host", "time of a step outside the forward pass"));
+  DefineMachineBench(flags->AddCommand(
+      "machine", "what this machine can do at most, which others are held against"));
   DefineReuseBenches(flags);
   DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));
   DefinePromisesBench(
