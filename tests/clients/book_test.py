@@ -27,7 +27,8 @@ ELSEWHERE = {
     "export REPRISE_API_KEY": "deploy", "openssl rand -hex 32 >state.key": "deploy", "curl -s localhost:8000": "deploy",
     "pip install smg": "routing", "smg launch": "routing", "python -m dynamo": "events", "curl localhost:8090": "events",
     "reprise serve --device cuda": "make test-cuda", "reprise serve --store": "store", "reprise serve --disk PATH": "store", "redis-server": "store",
-    "ANTHROPIC_BASE_URL": "make clients",
+    "ANTHROPIC_BASE_URL": "make clients", "curl localhost:8080/api/pull": "hub_pull",
+    "reprise serve --model Qwen3.5-9B-Q4_K_M.gguf --mmproj": "pictures",
 }
 TABLE = re.compile(r"reprise (\w+)( {2,}| \[MODEL\]| FOLDER)")  # an overview, not a command
 
