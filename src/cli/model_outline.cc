@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/model_outline.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -20,21 +21,25 @@ double ElementBytes(const Checkpoint& checkpoint, const PlannedTensor& tensor, d
   return double(stored->bytes.size()) / double(stored->shape.elements());
 }
 
-uint64_t StepBytes(const Checkpoint& checkpoint, FamilyModel* model) {
+void SetStep(const Checkpoint& checkpoint, FamilyModel* model, ModelOutline* outline) {
   double elements = 0;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     elements += double(tensor.shape.elements());
   }
-  const double average = elements > 0 ? double(checkpoint.tensor_bytes()) / elements : 0;
+  const bool empty = elements == 0;  // config.json alone: all elements weigh the same
+  const double average = empty ? 1 : double(checkpoint.tensor_bytes()) / elements;
   TensorPlan plan(HfTensorPrefix(checkpoint));
   model->DeclareTensors(&plan);
-  double bytes = 0;
+  double bytes = 0, all = 0;
   for (const PlannedTensor& tensor : plan.tensors()) {
+    all += double(tensor.element_count());
     if (!tensor.is_matrix() || tensor.role == TensorRole::kEmbedding) continue;
     bytes +=
         double(tensor.element_count()) * tensor.active * ElementBytes(checkpoint, tensor, average);
   }
-  return uint64_t(bytes);
+  if (!empty) all = double(checkpoint.tensor_bytes());
+  outline->step_bytes = empty ? 0 : uint64_t(bytes);
+  outline->step_share = all > 0 ? std::min(1.0, bytes / all) : 1;
 }
 
 }  // namespace
@@ -48,7 +53,7 @@ Result<ModelOutline> ReadModelOutline(const Checkpoint& checkpoint, DType kv,
   REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model, family->make(&config, kv));
   ModelOutline outline;
   outline.weight_bytes = checkpoint.tensor_bytes();
-  outline.step_bytes = StepBytes(checkpoint, model.get());
+  SetStep(checkpoint, model.get(), &outline);
   outline.card = model->card();
   outline.card.family = family->name;
   REPRISE_ASSIGN(const MadeModel further,

@@ -20,6 +20,7 @@ struct ModelOutline {
   uint64_t step_bytes = 0;
   // Of one that is loaded with its block that predicts further tokens: mtp_state, or mtp_absent.
   ModelCard with_mtp;
+  double step_share = 1;  // of all weights; known without a tensor, too, from the configuration
 };
 
 // `context_tokens`: of the longest request, which chooses a rotary regime where there are several;

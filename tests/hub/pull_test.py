@@ -17,7 +17,7 @@ import unittest
 
 import hub_server
 from fault_schedules import make_gguf
-from puller import ROOT, TINY, Puller
+from puller import ROOT, TINY, Puller, Serve
 
 REPRISE = sys.argv.pop(1) if len(sys.argv) > 1 else "reprise"
 NAME = "org/repo"
@@ -77,6 +77,7 @@ class Pulls(Hub):
         self.assertTrue((self.puller.cache / ".locks/models--org--repo").is_dir())
         self.assertEqual(self.puller.check_sound(NAME, self.repo), 1)
         self.assertIn("fits this machine with a context of", said)
+        self.assertRegex(said, r"at most \S+ tokens/s for one reply: each token reads \d\S* \S+, at \S+ GB/s \(measured\)")
         self.assertIn("goes with it: org/repo:mmproj-F16.gguf", said)
         self.expect_pull()
         self.assertEqual(len(self.bodies()), 1)  # the second pull has asked for none
@@ -120,7 +121,7 @@ class Pulls(Hub):
 
     def test_one_that_cannot_be_chosen_names_the_choices_and_what_fits(self):
         said = self.expect_refusal(["say which one", "Q8_0, Q4_0"], NAME)
-        self.assertRegex(said, r"Q8_0 +\d.* fits, context of \d+ tokens")
+        self.assertRegex(said, r"Q8_0 +\d.* fits, context of \d+ tokens, at most \S+ tokens/s")
         self.assertIn("The largest that fits here: org/repo:Q4_0", said)
         self.expect_refusal(["no 'Q6_K'", "Q8_0, Q4_0"], NAME + ":Q6_K")
 
@@ -304,6 +305,79 @@ class Serving(Hub):
         self.assertEqual(result.returncode, 0, result.stderr)
         plain = self.puller.run("run", str(TINY), "-p", "Once", "-n", "2", "--device", "cpu")
         self.assertEqual(result.stdout, plain.stdout)
+
+    def test_a_server_of_models_by_name(self):
+        self.repo.files = {"tiny-Q8_0.gguf": TINY.read_bytes()}
+        self.hub.repos["org/other"] = hub_server.Repo({"other-Q8_0.gguf": TINY.read_bytes()})
+        config = pathlib.Path(self.folder.name) / "serve.toml"
+        config.write_text('[models.first]\nmodel = "hf:org/repo:Q8_0"\n[models.second]\nmodel = "hf:org/other"\n')
+        for words, names in ((["hf:org/repo:Q8_0"], ["tiny-Q8_0"]), (["--config", config], ["first", "second"])):
+            with Serve(self.puller, *words) as server:
+                self.assertIn("fits this machine", server.log())
+                listed = [model["id"] for model in server.ask("GET", "/v1/models")[1]["data"]]
+                self.assertEqual(listed, names)
+                for name in names:
+                    self.assertEqual(server.generate(name)[0], 200)
+            shutil.rmtree(self.puller.cache / "models--org--repo")
+        self.hub.repos = {}
+        result = self.puller.run("serve", "hf:org/repo:Q8_0", "--port", "0")  # and nothing listens
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("there is no such model", result.stderr)
+
+    def test_a_server_pulls_and_deletes_as_ollama_does(self):
+        self.repo.files = {"tiny-Q8_0.gguf": TINY.read_bytes()}
+        models = pathlib.Path(self.folder.name) / "models"
+        models.mkdir()
+        (models / "own.gguf").symlink_to(TINY)
+        name = "hf.co/org/repo:Q8_0"
+        with Serve(self.puller, "--models-dir", models) as server:
+            self.assertEqual(server.generate(name)[0], 404)
+            lines = server.lines("/api/pull", {"model": name})
+            self.assertEqual(lines[0], {"status": "pulling manifest"})
+            self.assertEqual(lines[-1], {"status": "success"})
+            size = TINY.stat().st_size
+            self.assertEqual({line["total"] for line in lines if "total" in line}, {size})
+            self.assertEqual(max(line.get("completed", 0) for line in lines), size)
+            for wanted in (name, "org/repo:Q8_0", "own", ""):
+                status, answer = server.generate(wanted)
+                self.assertEqual(status, 200, answer)
+            self.assertIn("org/repo:Q8_0", [model["id"] for model in server.ask("GET", "/v1/models")[1]["data"]])
+            self.assertEqual(server.ask("POST", "/api/pull", {"name": name, "stream": False}), (200, {"status": "success"}))
+            self.assertEqual(self.puller.check_sound(NAME, self.repo), 1)
+        # The next server finds it again, without the hub.
+        with Serve(self.puller, "--models-dir", models, HF_ENDPOINT="http://127.0.0.1:1") as server:
+            self.assertEqual(server.generate(name)[0], 200)
+            self.assertEqual(server.ask("DELETE", "/api/delete", {"model": name})[0], 200)
+            self.assertEqual(server.generate(name)[0], 404)
+            self.assertEqual(server.generate("own")[0], 200)
+            self.assertEqual(list((self.puller.repo(NAME) / "blobs").iterdir()), [])
+            self.assertEqual([path.name for path in models.iterdir()], ["own.gguf"])
+            self.assertEqual(server.ask("DELETE", "/api/delete", {"model": name})[0], 404)
+
+    def test_what_a_server_does_not_pull_is_said(self):
+        models = pathlib.Path(self.folder.name) / "models"
+        models.mkdir()
+        (models / "own.gguf").symlink_to(TINY)
+        (models / "gone.hf").write_text("hf:org/gone:Q8_0\n")  # not in the cache: left out
+        with Serve(self.puller, "--models-dir", models) as server:
+            self.assertEqual(server.ask("POST", "/api/pull", {"model": "llama3"})[0], 400)
+            self.assertEqual(server.ask("POST", "/api/pull", {"model": "../../etc/passwd"})[0], 400)
+            self.assertEqual(server.ask("POST", "/api/pull", {})[0], 400)
+            self.assertIn("error", server.lines("/api/pull", {"model": "org/none:Q8_0"})[-1])
+            self.assertEqual(server.ask("POST", "/api/pull", {"model": "org/repo:Q6_K", "stream": False})[0], 404)
+            self.assertEqual(server.ask("DELETE", "/api/delete", {"model": "own"})[0], 404)
+            self.assertTrue(TINY.exists())
+            # What has come of a pull whose client leaves stays.
+            self.hub.piece_pause = 0.1
+            server.leave("/api/pull", {"model": NAME + ":Q8_0"})
+            part = self.puller.repo(NAME) / "blobs" / (hub_server.sha256(self.gguf) + ".incomplete")
+            while "was not pulled" not in server.log() or not part.exists():
+                time.sleep(0.05)
+            self.assertGreater(part.stat().st_size, 0)
+            self.hub.piece_pause = None
+            self.assertEqual(server.lines("/api/pull", {"model": NAME + ":Q8_0"})[-1], {"status": "success"})
+        with Serve(self.puller, str(TINY)) as server:
+            self.assertEqual(server.ask("POST", "/api/pull", {"model": NAME})[0], 404)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "cli/hub/fit.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +14,11 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "cli/bench/machine_peak.h"
+#include "cli/model_outline.h"
+#include "device/scratch.h"
 #include "hub/hub.h"
-#include "model/config/reader.h"
-#include "model/family.h"
+#include "kernels/make_backend.h"
 #include "weights/checkpoint.h"
 #include "weights/format/gguf.h"
 
@@ -31,6 +34,7 @@ constexpr uint64_t kConfigMax = 16 << 20;
 constexpr uint64_t kReserve = 256 << 20;  // activations, tokenizer, the program
 constexpr int64_t kContextMin = 2048;     // less is no conversation
 constexpr int64_t kContextGood = 8192;
+constexpr uint64_t kMeasuredMax = 256 << 20;  // more than caches hold
 
 // A folder for what the families read: gone with this.
 class Workspace {
@@ -169,12 +173,10 @@ Result<StateCard> ReadStateCard(const hub::Settings& settings, const hub::PullPl
     }
     return Status(opened.status().code(), text);
   }
-  const bool gguf = opened->format() == CheckpointFormat::kGguf;
-  REPRISE_ASSIGN(const Family* family, FindFamily(gguf, opened->architecture()));
-  ConfigReader config(*opened);
-  REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model, family->make(&config, kv));
-  const ModelCard& made = model->card();
+  REPRISE_ASSIGN(const ModelOutline outline, ReadModelOutline(*opened, kv, 0));
+  const ModelCard& made = outline.card;
   StateCard card;
+  card.step_share = outline.step_share;
   card.context_tokens = made.context_length;
   card.token_bytes = made.state.bytes_per_token(StateKind::kFullKv);
   card.sequence_bytes = made.state.state_bytes();
@@ -185,9 +187,10 @@ Result<StateCard> ReadStateCard(const hub::Settings& settings, const hub::PullPl
   return card;
 }
 
-Fit JudgeFit(uint64_t file_bytes, const StateCard& card, const AvailableMemory& memory) {
-  Fit fit;
+FitVerdict JudgeFit(uint64_t file_bytes, const StateCard& card, const AvailableMemory& memory) {
+  FitVerdict fit;
   fit.weight_bytes = file_bytes;
+  fit.step_bytes = static_cast<uint64_t>(double(file_bytes) * card.step_share);
   const uint64_t fixed = file_bytes + kReserve + card.sequence_bytes;
   const uint64_t least =
       std::min<int64_t>(kContextMin, card.context_tokens) > 0
@@ -218,8 +221,20 @@ Fit JudgeFit(uint64_t file_bytes, const StateCard& card, const AvailableMemory& 
   return fit;
 }
 
+double MeasureBandwidth(uint64_t step_bytes, const AvailableMemory& memory) {
+  auto backend = MakeBackend({"cpu", 0, 0});
+  if (!backend.ok()) return 0;
+  ScratchArena scratch((*backend)->memory());
+  const uint64_t most = std::clamp<uint64_t>(memory.bytes / 8, 1, kMeasuredMax);
+  return ReadPeak({backend->get(), &scratch}, std::clamp<uint64_t>(step_bytes, 1, most)).giga * 1e9;
+}
+
+double MostTokensPerSecond(const FitVerdict& fit, double bytes_per_second) {
+  return fit.step_bytes == 0 ? 0 : bytes_per_second / double(fit.step_bytes);
+}
+
 std::string FitTable(const hub::PullPlan& plan, const StateCard* card,
-                     const AvailableMemory& memory) {
+                     const AvailableMemory& memory, double bytes_per_second) {
   std::string text;
   const hub::ModelFiles* best = nullptr;
   char line[256];
@@ -227,8 +242,10 @@ std::string FitTable(const hub::PullPlan& plan, const StateCard* card,
     if (!model.complete || model.label.empty()) continue;
     std::string verdict = "unknown";
     if (card != nullptr) {
-      const Fit fit = JudgeFit(model.bytes(), *card, memory);
+      const FitVerdict fit = JudgeFit(model.bytes(), *card, memory);
       verdict = fit.fits ? "fits, context of " + Tokens(fit.context_tokens) : "does not fit";
+      const double speed = fit.fits ? MostTokensPerSecond(fit, bytes_per_second) : 0;
+      if (speed > 0) verdict += fmt::format(", at most {:.3g} tokens/s", speed);
       if (fit.fits && fit.context_tokens >= std::min(kContextGood, card->context_tokens)) {
         best = &model;
       }

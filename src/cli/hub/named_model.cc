@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/hub/named_model.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -23,24 +25,33 @@ bool IsFinal(const Status& status) {
          status.code() == StatusCode::kInvalidArgument;
 }
 
-Status Judge(const hub::Settings& settings, const hub::PullPlan& plan, bool anyway) {
+Status Judge(const hub::Settings& settings, const hub::PullPlan& plan, bool anyway,
+             const hub::Say& say) {
   const auto card = ReadStateCard(settings, plan, plan.files, kStateType);
   if (!card.ok()) {
     if (card.status().code() == StatusCode::kCancelled) return card.status();
     if (IsFinal(card.status()) && !anyway) {
       return Status(card.status().code(), "Reprise cannot run it: " + card.status().message());
     }
-    SayLine("whether it fits is not known: " + card.status().message());
+    say("whether it fits is not known: " + card.status().message());
     return OkStatus();
   }
-  const Fit fit = JudgeFit(plan.files.bytes(), *card, FindAvailableMemory());
+  const AvailableMemory memory = FindAvailableMemory();
+  const FitVerdict fit = JudgeFit(plan.files.bytes(), *card, memory);
   if (fit.fits) {
-    SayLine("fits this machine with a context of " + std::to_string(fit.context_tokens) + " of " +
-            std::to_string(card->context_tokens) + " tokens: " + fit.why);
+    say("fits this machine with a context of " + std::to_string(fit.context_tokens) + " of " +
+        std::to_string(card->context_tokens) + " tokens: " + fit.why);
+    const double bandwidth = MeasureBandwidth(fit.step_bytes, memory);
+    const double speed = MostTokensPerSecond(fit, bandwidth);
+    if (speed > 0) {
+      say(fmt::format(
+          "at most {:.3g} tokens/s for one reply: each token reads {}, at {:.1f} GB/s (measured)",
+          speed, FormatBytes(fit.step_bytes), bandwidth * 1e-9));
+    }
     return OkStatus();
   }
   if (anyway) {
-    SayLine("does not fit this machine: " + fit.why);
+    say("does not fit this machine: " + fit.why);
     return OkStatus();
   }
   return ResourceExhausted("it does not fit this machine: " + fit.why +
@@ -55,36 +66,42 @@ void ShowChoices(const hub::Settings& settings, const hub::PullPlan& plan) {
   }
   if (smallest == nullptr) return;
   const auto card = ReadStateCard(settings, plan, *smallest, kStateType);
-  const std::string table =
-      FitTable(plan, card.ok() ? &card.value() : nullptr, FindAvailableMemory());
+  const AvailableMemory memory = FindAvailableMemory();
+  double bandwidth = 0;
+  if (card.ok())
+    bandwidth = MeasureBandwidth(JudgeFit(smallest->bytes(), *card, memory).step_bytes, memory);
+  const std::string table = FitTable(plan, card.ok() ? &card.value() : nullptr, memory, bandwidth);
   std::fputs(table.c_str(), stderr);
 }
 
 Result<std::string> FetchFromHub(const hub::Settings& settings, const hub::ModelName& name,
                                  const FetchOptions& options) {
-  REPRISE_ASSIGN(hub::PullPlan plan, hub::LookUp(settings, name, SayLine));
-  const Status chosen = hub::ChooseFiles(settings, SayLine, &plan);
+  const hub::Say say = options.say ? options.say : SayLine;
+  REPRISE_ASSIGN(hub::PullPlan plan, hub::LookUp(settings, name, say));
+  const Status chosen = hub::ChooseFiles(settings, say, &plan);
   if (!chosen.ok()) {
     const bool choice =
         chosen.code() == StatusCode::kInvalidArgument || chosen.code() == StatusCode::kNotFound;
-    if (choice) ShowChoices(settings, plan);
+    if (choice && !options.say) ShowChoices(settings, plan);
     return chosen;
   }
   if (plan.bytes_left > 0) {
-    SayLine(name.ToString() + ": " + FormatBytes(plan.files.bytes()) + " in " +
-            std::to_string(plan.files.files.size()) + " file(s), " + FormatBytes(plan.bytes_left) +
-            " to fetch");
+    say(name.ToString() + ": " + FormatBytes(plan.files.bytes()) + " in " +
+        std::to_string(plan.files.files.size()) + " file(s), " + FormatBytes(plan.bytes_left) +
+        " to fetch");
     const bool companion = plan.files.label == plan.files.entry && plan.files.files.size() == 1 &&
                            !plan.offer.companions.empty();
-    if (!companion) REPRISE_TRY(Judge(settings, plan, options.anyway));
+    if (!companion) REPRISE_TRY(Judge(settings, plan, options.anyway, say));
   }
   for (const hub::HubFile& file : plan.offer.companions) {
-    SayLine("goes with it: " + name.repo + ":" + file.path + " (" + FormatBytes(file.bytes) + ")");
+    say("goes with it: " + name.repo + ":" + file.path + " (" + FormatBytes(file.bytes) + ")");
   }
+  hub::PullEvents events;
+  events.say = say;
+  events.progress = options.progress;
+  if (options.progress) return hub::Pull(settings, plan, events);
   ProgressBar bar("fetching " + name.ToString());
   bool begun = false;
-  hub::PullEvents events;
-  events.say = SayLine;
   events.progress = [&](uint64_t done, uint64_t total) {
     if (!begun) bar.Begin(done);
     begun = true;
@@ -94,6 +111,12 @@ Result<std::string> FetchFromHub(const hub::Settings& settings, const hub::Model
 }
 
 }  // namespace
+
+Result<std::string> FindFetchedModel(const std::string& text) {
+  REPRISE_ASSIGN(const hub::ModelName name, hub::ModelName::Parse(text));
+  REPRISE_ASSIGN(const hub::Settings settings, hub::ReadSettings(hub::ProcessEnvironment));
+  return hub::FindInCache(hub::CacheFolder(settings.cache_path), name, settings.offline);
+}
 
 Result<std::string> FetchModel(const std::string& text, const FetchOptions& options) {
   REPRISE_ASSIGN(const hub::ModelName name, hub::ModelName::Parse(text));
@@ -106,8 +129,9 @@ Result<std::string> FetchModel(const std::string& text, const FetchOptions& opti
     if (path.ok()) return path;
     if (path.status().code() != StatusCode::kNotFound) return path.status().Annotate(text);
   }
-  const Interrupt interrupt;
-  settings.http.cancelled = Interrupt::flag();
+  std::optional<Interrupt> interrupt;
+  if (options.cancelled == nullptr) interrupt.emplace();
+  settings.http.cancelled = interrupt ? Interrupt::flag() : options.cancelled;
   Result<std::string> path = FetchFromHub(settings, name, options);
   if (path.ok()) return path;
   if (path.status().code() == StatusCode::kCancelled) {

@@ -29,7 +29,6 @@ namespace {
 
 struct Options {
   ServeOptions serve;
-  std::string models_dir;
   std::string models_preset;
   std::vector<std::pair<std::string, Flags::Settings>> models;  // of the configuration
   std::vector<std::string> api_keys;
@@ -102,7 +101,8 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
 Result<std::vector<ServeOptions>> ListModels(const Options& options) {
   std::vector<ServeOptions> models;
   if (!options.serve.model.path.empty() &&
-      (!options.models.empty() || !options.models_dir.empty() || !options.models_preset.empty())) {
+      (!options.models.empty() || !options.serve.models_dir.empty() ||
+       !options.models_preset.empty())) {
     models.push_back(options.serve);
   }
   for (const auto& [name, settings] : options.models) {
@@ -119,12 +119,12 @@ Result<std::vector<ServeOptions>> ListModels(const Options& options) {
       models.push_back(std::move(model));
     }
   }
-  if (options.models_dir.empty()) return models;
-  REPRISE_ASSIGN(const std::vector<std::string> paths, FindModels(options.models_dir));
-  for (const std::string& path : paths) {
+  if (options.serve.models_dir.empty()) return models;
+  REPRISE_ASSIGN(std::vector<FoundModel> found, FindModels(options.serve.models_dir));
+  for (FoundModel& one : found) {
     ServeOptions& model = models.emplace_back(options.serve);
-    model.model.path = path;
-    model.aliases.clear();
+    model.model.path = std::move(one.path);
+    model.aliases = std::move(one.names);
   }
   return models;
 }
@@ -345,9 +345,9 @@ void DefineServe(Flags* flags) {
   AddStoreOptions(flags, serve);
   flags->SetHeading("Several models");
   flags->Add(
-      "--models-dir", &options->models_dir,
+      "--models-dir", &serve->models_dir,
       "serve every model of this folder: GGUF files, and folders with a config.json; each is "
-      "loaded when a request names it");
+      "loaded when a request names it, and POST /api/pull adds models of the hub");
   flags->Add("--models-preset", &options->models_preset,
              "serve the models of this INI file, as llama-server writes it");
   flags->Add("--memory-mib", &serve->memory_mib,

@@ -76,9 +76,10 @@ struct ServeOptions {
   std::string tls_cert;                   // PEM files; empty: no TLS
   std::string tls_key;
   // Where one server has several models:
-  bool pin = false;      // its weights never leave memory
-  bool preload = false;  // loaded at the start
-  int keep_alive_s = 0;  // its weights leave memory when unused that long; 0: when it is wanted
+  std::string models_dir;  // they lie there, and further ones may come; empty: nowhere
+  bool pin = false;        // its weights never leave memory
+  bool preload = false;    // loaded at the start
+  int keep_alive_s = 0;    // its weights leave memory when unused that long; 0: when it is wanted
 };
 
 }  // namespace reprise::cli

@@ -15,6 +15,7 @@
 #include "cli/serve/state_tiers.h"
 #include "cli/serve/trace/span_exporter.h"
 #include "device/processors.h"
+#include "kernels/make_backend.h"
 #include "web/page.h"
 #include "weights/memory.h"
 
@@ -39,6 +40,18 @@ std::string AddressOf(const std::string& host) {
 
 bool IsLoopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
+}
+
+// Whether further models may come: where several share the memory, and one alone has nothing that
+// several cannot have.
+bool MayGrow(const ServeOptions& options, size_t models) {
+  if (options.models_dir.empty()) return false;
+  if (models > 1) return true;
+  const std::vector<std::string> backends = BuiltBackends();
+  const bool host = options.model.device == "cpu" ||
+                    std::find(backends.begin(), backends.end(), "cuda") == backends.end();
+  return host && options.model.devices.empty() && options.kv_events.empty() &&
+         options.speculate.draft_model.empty();
 }
 
 // One line per answer: what, how it went, how long, and of a refusal why. Never what was said.
@@ -124,7 +137,8 @@ Status ServerStack::Listen() {
 Status ServerStack::OpenModels(std::vector<ServeOptions> models) {
   ModelStack::Shared shared;
   shared.clock = &clock_;
-  if (models.size() > 1) {
+  shared.grows = MayGrow(options_, models.size());
+  if (models.size() > 1 || shared.grows) {
     if (!options_.kv_events.empty()) {
       return InvalidArgument("--kv-events is for a server with one model: events name no model");
     }
@@ -165,6 +179,10 @@ Status ServerStack::OpenModels(std::vector<ServeOptions> models) {
 Status ServerStack::OpenRoutes() {
   http::Router router;
   AddFleetRoutes(fleet_.get(), &router);
+  if (fleet_->grows()) {
+    puller_ = std::make_unique<ModelPuller>(options_, fleet_.get());
+    puller_->AddRoutes(&router);
+  }
   if (!options_.files.empty()) {
     const auto bytes_max = static_cast<uint64_t>(options_.files_mib) << 20;
     REPRISE_ASSIGN(files_, batches::FileStore::Open(options_.files + "/files", bytes_max));
@@ -202,6 +220,7 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
   }
   fleet_->EndWatches();
   batches_.reset();  // they go on after the next start
+  if (puller_ != nullptr) puller_->Stop();
   return server_->Drain(timeout);
 }
 
@@ -218,6 +237,7 @@ bool ServerStack::StoreState(std::chrono::milliseconds timeout) {
 
 void ServerStack::Stop() {
   batches_.reset();
+  if (puller_ != nullptr) puller_->Stop();
   if (fleet_ != nullptr) fleet_->Stop();
   if (server_ != nullptr) server_->Stop();
 }

@@ -14,6 +14,7 @@
 #include "batches/file_store.h"
 #include "batches/runner.h"
 #include "cli/serve/fleet/fleet.h"
+#include "cli/serve/fleet/model_puller.h"
 #include "cli/serve/serve_options.h"
 #include "engine/engine.h"
 #include "http/server.h"
@@ -59,6 +60,7 @@ class ServerStack {
   SteadyClock clock_;
   std::unique_ptr<Fleet> fleet_;
   std::unique_ptr<http::Server> server_;
+  std::unique_ptr<ModelPuller> puller_;  // null: no models come
   std::unique_ptr<batches::FileStore> files_;
   std::unique_ptr<batches::BatchRunner> batches_;  // asks the server and its models
   std::atomic<bool> ready_{false};                 // fleet_ may be used

@@ -11,6 +11,7 @@
 #include "api/body.h"
 #include "api/errors.h"
 #include "api/model_name.h"
+#include "api/ops/cache_feed.h"
 #include "api/ops/exposition.h"
 #include "base/json_writer.h"
 #include "base/log.h"
@@ -76,32 +77,70 @@ const char* NameOf(bool awake, bool loading, bool built, bool failed) {
 
 Result<std::unique_ptr<Fleet>> Fleet::Open(std::vector<ServeOptions> models,
                                            ModelStack::Shared shared) {
-  shared.model_count = static_cast<int>(models.size());
+  shared.model_count = std::max(static_cast<int>(models.size()), shared.grows ? 2 : 1);
   std::unique_ptr<Fleet> fleet(new Fleet(std::move(shared)));
   for (ServeOptions& options : models) {
-    Member& member = fleet->members_.emplace_back();
-    member.options = std::move(options);
-    REPRISE_ASSIGN(const std::string path, FindModel(member.options.model.path));
-    member.options.model.path = path;
-    member.keep_alive_ms = int64_t{member.options.keep_alive_s} * 1000;
-    member.brief = NameModel(member.options, path);
-    for (const Member& other : fleet->members_) {
-      if (&other == &member || other.brief.id != member.brief.id) continue;
-      return InvalidArgument("two models are named '" + member.brief.id + "' (" +
-                             other.options.model.path + " and " + path +
-                             "); give one of them another name with an alias");
-    }
+    REPRISE_ASSIGN(options.model.path, FindModel(options.model.path));
+    const std::lock_guard lock(fleet->mutex_);
+    REPRISE_TRY(fleet->AddLocked(std::move(options)));
   }
   for (Member& member : fleet->members_) {
     if (&member != &fleet->members_.front() && !member.options.preload) continue;
     REPRISE_TRY(
-        fleet->Bring(&member).Annotate(fleet->size() > 1 ? "model '" + member.brief.id + "'" : ""));
+        fleet->Bring(&member).Annotate(fleet->several() ? "model '" + member.brief.id + "'" : ""));
   }
   for (const http::Router::Route& route : fleet->front().router().routes()) {
     fleet->needs_weights_.push_back(route.method == "POST" && !IsTextOnly(route.path));
   }
   fleet->thread_ = std::thread([raw = fleet.get()] { raw->Run(); });
   return fleet;
+}
+
+Status Fleet::AddLocked(ServeOptions options) {
+  Member member;
+  member.options = std::move(options);
+  member.keep_alive_ms = int64_t{member.options.keep_alive_s} * 1000;
+  member.brief = NameModel(member.options, member.options.model.path);
+  for (const Member& other : members_) {
+    if (other.removed || other.brief.id != member.brief.id) continue;
+    return InvalidArgument("two models are named '" + member.brief.id + "' (" +
+                           other.options.model.path + " and " + member.options.model.path +
+                           "); give one of them another name with an alias");
+  }
+  members_.push_back(std::move(member));
+  return OkStatus();
+}
+
+Status Fleet::Add(ServeOptions options) {
+  CHECK(grows());
+  {
+    const std::lock_guard lock(mutex_);
+    // Its part would be that of others.
+    options.disk.clear();
+    options.host_mib = 0;
+    REPRISE_TRY(AddLocked(std::move(options)));
+  }
+  TellWatchers();
+  return OkStatus();
+}
+
+Status Fleet::Remove(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    Member* const member = name.empty() ? nullptr : FindLocked(name);
+    if (member == nullptr) return NotFound("there is no model '" + name + "' here");
+    if (member == &members_.front()) {
+      return FailedPrecondition("'" + name +
+                                "' answers requests that name no model; it can be removed when "
+                                "the server has ended");
+    }
+    member->removed = true;
+    if (member->stack) member->stack->service().feed().Close();
+    member->unwanted = member->place == Place::kAwake;
+  }
+  changed_.notify_all();
+  TellWatchers();
+  return OkStatus();
 }
 
 Fleet::~Fleet() { Stop(); }
@@ -127,7 +166,8 @@ std::vector<std::pair<std::string, api::Service*>> Fleet::Services() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::string, api::Service*>> services;
   for (const Member& member : members_) {
-    if (member.stack) services.emplace_back(member.brief.id, &member.stack->service());
+    if (member.stack && !member.removed)
+      services.emplace_back(member.brief.id, &member.stack->service());
   }
   return services;
 }
@@ -135,22 +175,20 @@ std::vector<std::pair<std::string, api::Service*>> Fleet::Services() const {
 Fleet::Member* Fleet::Find(const http::Request& request, std::string* name) {
   *name = request.QueryValue("model");
   if (name->empty() && !request.body.empty()) *name = api::FindModelName(request.body);
+  const std::lock_guard lock(mutex_);
+  return FindLocked(*name);
+}
+
+Fleet::Member* Fleet::FindLocked(std::string_view name) {
   for (Member& member : members_) {
-    if (member.brief.Answers(*name)) return &member;
+    if (!member.removed && member.brief.Answers(name)) return &member;
   }
-  {
-    const std::lock_guard lock(mutex_);  // adapters that were loaded while serving
-    for (Member& member : members_) {
-      if (member.stack && member.stack->served().Answers(*name)) return &member;
-    }
+  for (Member& member : members_) {  // adapters that were loaded while serving
+    if (!member.removed && member.stack && member.stack->served().Answers(name)) return &member;
   }
   // Ollama's clients put a tag behind the name.
-  const size_t tag = name->rfind(":latest");
-  if (tag == std::string::npos || tag + 7 != name->size()) return nullptr;
-  for (Member& member : members_) {
-    if (member.brief.Answers(std::string_view(*name).substr(0, tag))) return &member;
-  }
-  return nullptr;
+  constexpr std::string_view kTag = ":latest";
+  return name.ends_with(kTag) ? FindLocked(name.substr(0, name.size() - kTag.size())) : nullptr;
 }
 
 // Is let go of when the exchange ends: then it is a guest no more, if it was one.
@@ -166,7 +204,7 @@ std::shared_ptr<void> Fleet::MakeGuestToken(Member* member, const http::Exchange
 void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
   // What runs on the server's thread (is it alive?) is no model's, and must not wait for one.
   const http::Router::Route& of_front = front().router().routes()[route];
-  if (size() == 1 || of_front.run_on == http::RunOn::kServer) return of_front.handler(exchange);
+  if (!several() || of_front.run_on == http::RunOn::kServer) return of_front.handler(exchange);
   std::string name;
   Member* const member = Find(exchange->request(), &name);
   if (member == nullptr) {
@@ -211,6 +249,7 @@ std::vector<api::ModelBrief> Fleet::List() const {
   const std::lock_guard lock(mutex_);
   std::vector<api::ModelBrief> models;
   for (const Member& member : members_) {
+    if (member.removed) continue;
     api::ModelBrief& brief =
         models.emplace_back(member.stack ? member.stack->served().Brief() : member.brief);
     brief.created = member.brief.created;
@@ -225,7 +264,7 @@ std::vector<api::ModelBrief> Fleet::List() const {
 Status Fleet::Load(const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (Member& member : members_) {
-    if (name.empty() || !member.brief.Answers(name)) continue;
+    if (name.empty() || member.removed || !member.brief.Answers(name)) continue;
     if (member.place != Place::kAwake) WantLocked(&member);
     member.retry_at = Time::now();
     member.unwanted = false;
@@ -238,7 +277,7 @@ Status Fleet::Load(const std::string& name) {
 Status Fleet::Unload(const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (Member& member : members_) {
-    if (name.empty() || !member.brief.Answers(name)) continue;
+    if (name.empty() || member.removed || !member.brief.Answers(name)) continue;
     member.unwanted = member.place == Place::kAwake;
     changed_.notify_all();
     return OkStatus();
@@ -302,7 +341,7 @@ void Fleet::TellWatchers() {
 }
 
 void Fleet::WriteMetrics(api::Exposition* page) const {
-  if (size() == 1) return;
+  if (!several()) return;
   const std::lock_guard lock(mutex_);
   page->Gauge("reprise_models_memory_budget_bytes", "Memory for weights and state of all models.",
               "", shared_.memory_bytes);
@@ -311,6 +350,7 @@ void Fleet::WriteMetrics(api::Exposition* page) const {
   page->Counter("reprise_models_swaps_total", "Models whose weights left memory.", "", swaps_);
   page->Head("reprise_model_loaded", "gauge", "1 while the weights of the model are in memory.");
   for (const Member& member : members_) {
+    if (member.removed) continue;
     const bool awake = member.place == Place::kAwake || member.place == Place::kLeaving;
     page->Sample("reprise_model_loaded", "model=\"" + api::EscapeLabel(member.brief.id) + "\"",
                  awake ? 1 : 0);
@@ -354,7 +394,7 @@ Fleet::Member* Fleet::NextWantedLocked() {
 }
 
 void Fleet::Tick() {
-  if (size() == 1) return;
+  if (!several()) return;
   Member* leaves = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -471,16 +511,21 @@ Status Fleet::MakeStateRoom(Member* member) {
   if (member->stack == nullptr) return OkStatus();
   const size_t least = member->stack->least_state_bytes();
   ShareOut();
-  for (Member& other : members_) {
+  std::vector<Member*> others;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Member& other : members_) others.push_back(&other);
+  }
+  for (Member* other : others) {
     if (member->state_budget >= least) return OkStatus();
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return Cancelled("the server ends");
-      if (&other == member || other.place != Place::kAwake) continue;
+      if (other == member || other->place != Place::kAwake) continue;
     }
-    if (!Drain(&other)) return Cancelled("the server ends");
+    if (!Drain(other)) return Cancelled("the server ends");
     ShareOut();
-    Resume(&other);
+    Resume(other);
   }
   if (member->state_budget < least) member->state_budget = member->stack->SetStateBudget(least);
   return OkStatus();
@@ -533,13 +578,13 @@ Status Fleet::Bring(Member* member) {
   const Status filled = Fill(member);
   Settle(member, filled);
   TellWatchers();
-  if (filled.ok() && size() > 1) ShareOut();
+  if (filled.ok() && several()) ShareOut();
   return filled;
 }
 
 Status Fleet::Fill(Member* member) {
   const auto begin = Time::now();
-  if (size() > 1) {
+  if (several()) {
     size_t bytes = member->awake_bytes;
     if (member->stack == nullptr) {
       REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(member->options.model.path));
@@ -551,14 +596,14 @@ Status Fleet::Fill(Member* member) {
     REPRISE_TRY(member->stack->Wake());
   } else {
     REPRISE_ASSIGN(std::unique_ptr<ModelStack> stack, ModelStack::Build(member->options, shared_));
-    const size_t budget = size() > 1 ? stack->SetStateBudget(0) : 0;  // until there is room
+    const size_t budget = several() ? stack->SetStateBudget(0) : 0;  // until there is room
     const size_t bytes = stack->awake_bytes();
     {
       const std::lock_guard lock(mutex_);
       member->stack = std::move(stack);
       member->state_budget = budget;
     }
-    const Status room = size() > 1 ? MakeRoom(member, bytes) : OkStatus();
+    const Status room = several() ? MakeRoom(member, bytes) : OkStatus();
     if (!room.ok()) {
       DropWeights(member);
       return room;

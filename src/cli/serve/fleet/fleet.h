@@ -36,7 +36,10 @@ namespace reprise::cli {
 // 3. A request for a model that is not there waits without a thread. Models come in the order in
 //    which they were wanted. One that cannot be loaded answers 503 with the reason, and is tried
 //    again after a pause.
-// 4. With one model nothing of this costs anything: its weights stay.
+// 4. With one model that stays the only one nothing of this costs anything: its weights stay.
+// 5. Models may come and go while the server runs (Add, Remove), where `shared.grows` says so. One
+//    that was removed answers nobody who asks from then on; its memory is given back like that of a
+//    sleeping one, and the rest of it at the end of the process.
 //
 // Thread safety: all methods from any thread. Weights are read by one thread of the fleet's own.
 class Fleet final : public api::ModelSet {
@@ -50,7 +53,8 @@ class Fleet final : public api::ModelSet {
 
   // The first model's, which is always built: its routes are those of all.
   ModelStack& front() { return *members_.front().stack; }
-  size_t size() const { return members_.size(); }
+  bool several() const { return several_; }  // or may be
+  bool grows() const { return shared_.grows; }
 
   // Hands a request for route `route` of the front's router to the model that it names: in its
   // JSON, or as ?model=. With neither, to the first.
@@ -62,6 +66,11 @@ class Fleet final : public api::ModelSet {
   // Asks that a model be loaded, or that its weights go. Returns at once; fails with kNotFound.
   Status Load(const std::string& name);
   Status Unload(const std::string& name);
+  // A further model, which is loaded when it is wanted. Fails if another has one of its names.
+  // REQUIRES: grows().
+  Status Add(ServeOptions options);
+  // kFailedPrecondition: the first model stays.
+  Status Remove(const std::string& name);
   // Sends the states of all models to a client now, and whenever one changes.
   void Watch(const http::ExchangePtr& exchange);
   // Ends these streams: the server stops.
@@ -82,6 +91,7 @@ class Fleet final : public api::ModelSet {
     Place place = Place::kUnloaded;
     bool wanted = false;    // somebody waits for it
     bool unwanted = false;  // it was asked to go
+    bool removed = false;   // it answers nobody
     std::string error;      // of the last try
     std::chrono::steady_clock::time_point retry_at;
     uint64_t wanted_at = 0;  // who was wanted first comes first
@@ -96,11 +106,14 @@ class Fleet final : public api::ModelSet {
     size_t state_budget = 0;
   };
 
-  explicit Fleet(ModelStack::Shared shared) : shared_(std::move(shared)) {
+  explicit Fleet(ModelStack::Shared shared)
+      : shared_(std::move(shared)), several_(shared_.model_count > 1) {
     shared_.service.models = this;
   }
 
   Member* Find(const http::Request& request, std::string* name);
+  Member* FindLocked(std::string_view name);
+  Status AddLocked(ServeOptions options);
   bool NeedsWeights(size_t route) const;
   static bool IsOverdueLocked(const Member& member);
   void Run();
@@ -126,9 +139,10 @@ class Fleet final : public api::ModelSet {
   void TellWatchers();
 
   ModelStack::Shared shared_;  // never changes after Open
-  std::list<Member> members_;  // never changes after Open
+  const bool several_;
 
   mutable std::mutex mutex_;
+  std::list<Member> members_;  // grows at its end, under mutex_; nothing leaves it
   std::condition_variable changed_;
   bool stop_ = false;
   uint64_t swaps_ = 0;

@@ -43,7 +43,7 @@ void Ask(Fleet* fleet, Status (Fleet::*what)(const std::string&), const Exchange
 }  // namespace
 
 void AddFleetRoutes(Fleet* fleet, http::Router* router) {
-  if (fleet->size() > 1) {
+  if (fleet->several()) {
     for (const std::string base : {"", "/v1"}) {
       router->Add("POST", base + "/models/load", RunOn::kWorker,
                   [fleet](const ExchangePtr& e) { Ask(fleet, &Fleet::Load, e); });

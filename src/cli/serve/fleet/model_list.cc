@@ -5,6 +5,11 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "cli/hub/named_model.h"
 
 namespace reprise::cli {
 namespace {
@@ -12,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kModelsMax = 1000;
+constexpr char kHubFile[] = ".hf";
+constexpr size_t kHubFileBytesMax = 4096;
 
 // "x-00002-of-00003.gguf": a part that another file begins.
 bool IsLaterPart(const std::string& stem) {
@@ -22,30 +29,69 @@ bool IsLaterPart(const std::string& stem) {
 
 bool IsModel(const fs::directory_entry& entry) {
   std::error_code error;
+  if (entry.path().extension() == kHubFile) return entry.is_regular_file(error);
   if (entry.is_directory(error)) return fs::exists(entry.path() / "config.json", error);
   const std::string stem = entry.path().stem().string();
   return entry.is_regular_file(error) && entry.path().extension() == ".gguf" &&
          !stem.starts_with("mmproj") && !stem.starts_with("mtp-") && !IsLaterPart(stem);
 }
 
+// A model of the hub, by the first line of a file that names it.
+Result<FoundModel> ReadHubFile(const std::string& path) {
+  REPRISE_ASSIGN(std::string text, ReadFile(path, kHubFileBytesMax));
+  text.resize(std::min(text.find_first_of("\r\n"), text.size()));
+  REPRISE_ASSIGN(const hub::ModelName name, hub::ModelName::Parse(text));
+  FoundModel found;
+  REPRISE_ASSIGN(found.path, FindFetchedModel(text));
+  found.names = NamesOf(name);
+  return found;
+}
+
 }  // namespace
 
-Result<std::vector<std::string>> FindModels(const std::string& folder) {
+std::string HubFilePath(const std::string& folder, const hub::ModelName& name) {
+  std::string file = name.ToString();
+  for (char& c : file) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    if (!plain) c = '+';
+  }
+  return folder + "/" + file + kHubFile;
+}
+
+std::vector<std::string> NamesOf(const hub::ModelName& name) {
+  return {name.ToString(), "hf.co/" + name.ToString()};
+}
+
+Result<std::vector<FoundModel>> FindModels(const std::string& folder) {
   std::error_code error;
-  std::vector<std::string> models;
+  std::vector<FoundModel> models;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (IsModel(*entry)) models.push_back(entry->path().string());
+    if (IsModel(*entry)) models.push_back({entry->path().string(), {}});
     if (models.size() > kModelsMax) {
       return InvalidArgument(folder + " has more than " + std::to_string(kModelsMax) + " models");
     }
   }
   if (error) return InvalidArgument("--models-dir " + folder + ": " + error.message());
+  // The folder's own first: the first one answers requests that name no model, and what was pulled
+  // can be deleted.
+  std::sort(models.begin(), models.end(), [](const FoundModel& a, const FoundModel& b) {
+    const bool a_pulled = a.path.ends_with(kHubFile);
+    const bool b_pulled = b.path.ends_with(kHubFile);
+    return a_pulled != b_pulled ? b_pulled : a.path < b.path;
+  });
+  std::erase_if(models, [](FoundModel& model) {
+    if (!model.path.ends_with(kHubFile)) return false;
+    auto read = ReadHubFile(model.path);
+    if (!read.ok()) Log(LogLevel::kWarning, model.path + ": " + read.status().message());
+    if (read.ok()) model = std::move(*read);
+    return !read.ok();
+  });
   if (models.empty()) {
     return NotFound("--models-dir " + folder +
                     " has no GGUF file and no folder with a config.json");
   }
-  std::sort(models.begin(), models.end());
   return models;
 }
 

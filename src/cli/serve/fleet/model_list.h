@@ -8,13 +8,27 @@
 #include "base/status.h"
 #include "cli/flags.h"
 #include "cli/serve/serve_options.h"
+#include "hub/names/model_name.h"
 
 namespace reprise::cli {
 
-// The models of a folder: GGUF files, of those in several parts the first, and folders with a
-// config.json; in the order of their names. Files that belong to another model (mmproj*, mtp-*) are
-// left out. Fails if the folder cannot be read or has none.
-Result<std::vector<std::string>> FindModels(const std::string& folder);
+// A model of a folder.
+struct FoundModel {
+  std::string path;
+  std::vector<std::string> names;  // for clients; empty: as its file is named
+};
+
+// The models of a folder: GGUF files, of those in several parts the first, folders with a
+// config.json, and files NAME.hf that name a model of the hub ("hf:ORG/REPO:Q4_K_M") which lies in
+// its cache; in the order of their names. Files that belong to another model (mmproj*, mtp-*) are
+// left out, and models of the hub that are not in the cache, with a warning. Fails if the folder
+// cannot be read or has none.
+Result<std::vector<FoundModel>> FindModels(const std::string& folder);
+
+// The file in `folder` that names this model of the hub.
+std::string HubFilePath(const std::string& folder, const hub::ModelName& name);
+// What clients call it: as it is named here, and as Ollama's name it.
+std::vector<std::string> NamesOf(const hub::ModelName& name);
 
 // The options that each of several models may have, beside those of every command that runs one.
 // `aliases`: beside its name.

@@ -72,6 +72,8 @@ class ModelStack {
     const Clock* clock = nullptr;
     api::ServiceOptions service;                       // without what is the model's
     int model_count = 1;                               // that share disk and host memory
+    // Further ones may come; they have no part of the disk until the next start.
+    bool grows = false;
     std::function<void(std::function<void()>)> later;  // runs idle work on a worker
     // The responses that clients may continue. Asked for behind the first model's tiers, which say
     // whether the folder on the disk may be used.
