@@ -250,6 +250,38 @@ TEST_F(OneReply, OnlyWhoAsksTheBlockHasItsDrafts) {
   EXPECT_EQ(plain.Ask(Request(20)).completion.speculation.rest, DraftRest::kNothing);
 }
 
+// Drafts that are there stay where one that would improve them is asked and has nothing to say.
+TEST_F(OneReply, WhoHasNothingToSayTakesNothingAway) {
+  class Silent : public Drafter {
+   public:
+    Drafts source() const override { return Drafts::kModel; }
+    bool Serves(Speculate) const override { return true; }
+    void Propose(std::span<DraftJob* const> jobs) override { asked_ += jobs.size(); }
+    bool improves() const override { return true; }
+    DraftGrade grade() const override { return DraftGrade::kTree; }
+    size_t asked_ = 0;
+  };
+  GenerateRequest request = Request(40);
+  request.prediction = Answer(40);
+  // Wrong ones among them: from there on the other is asked, too.
+  for (const size_t wrong : {6, 12, 18}) {
+    request.prediction[wrong] = (request.prediction[wrong] + 1) % kVocab;
+  }
+  uint64_t accepted[2] = {};
+  const auto silent = std::make_shared<Silent>();
+  for (const bool with : {false, true}) {
+    EngineOptions engine;
+    engine.speculation = {Speculate::kAuto, 4, {}};
+    if (with) engine.speculation.model = silent;
+    EngineFixture fixture(executor_, {}, engine);
+    const auto answer = fixture.Ask(request);
+    accepted[with] = answer.completion.speculation.drafts[size_t(Drafts::kPrediction)].accepted;
+  }
+  EXPECT_GT(silent->asked_, 0u);
+  EXPECT_GT(accepted[0], 15u);
+  EXPECT_EQ(accepted[1], accepted[0]);
+}
+
 // A model that drafts for itself is always right: what it keeps of a sequence is the state of its
 // tokens, after every number of drafts that were right, and the next turn goes on from it.
 TEST_F(OneReply, AModelThatDraftsForItselfIsAlwaysRight) {

@@ -103,10 +103,11 @@ void Engine::PlanDrafts() {
 }
 
 // The first drafter that has something is believed; one that improves, if what there is is less
-// likely to be right.
+// likely to be right and it has something itself.
 void Engine::Propose() {
   std::vector<DraftJob>& jobs = scratch_.jobs;
   std::vector<DraftJob*> asked;
+  std::vector<std::vector<TokenId>> before;  // what those had that are asked
   const auto wants = [&](const Drafter& drafter, const DraftJob& job) {
     if (job.tokens.empty() || !drafter.improves()) return job.tokens.empty();
     const auto i = static_cast<size_t>(&job - jobs.data());
@@ -119,9 +120,15 @@ void Engine::Propose() {
       if (drafter->Serves(job.mode) && wants(*drafter, job)) asked.push_back(&job);
     }
     if (asked.empty() || !AreWorthAsking(*drafter, asked)) continue;
-    for (DraftJob* job : asked) job->tokens.clear();
+    before.clear();
+    for (DraftJob* job : asked) before.push_back(std::exchange(job->tokens, {}));
     drafter->Propose(asked);
-    for (DraftJob* job : asked) {
+    for (size_t at = 0; at < asked.size(); ++at) {
+      DraftJob* const job = asked[at];
+      if (job->tokens.empty() && !before[at].empty()) {
+        job->tokens = std::move(before[at]);
+        continue;
+      }
       const size_t i = static_cast<size_t>(job - jobs.data());
       if (job->tokens.size() > static_cast<size_t>(job->count)) job->tokens.resize(job->count);
       // What a client predicts may have tokens that the model does not.
