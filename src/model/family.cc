@@ -34,7 +34,8 @@ std::string AbsenceOfMtp(const Checkpoint& checkpoint, FamilyModel* model) {
     if (!source.ok() && source.status().code() == StatusCode::kNotFound) {
       return "the block that predicts further tokens is not whole: " + source.status().message();
     }
-    block = gguf ? "blk." + std::to_string(tensor.layer) + ".nextn." : "mtp.";
+    block = gguf ? "blk." + std::to_string(tensor.layer) + ".nextn."
+                 : tensor.hf.substr(0, tensor.hf.find("mtp.") + 4);
   }
   for (const char* own : {"embed_tokens.weight", "shared_head_head.weight", "lm_head.weight"}) {
     if (checkpoint.Find(block + own) == nullptr) continue;

@@ -247,9 +247,10 @@ class PartOfMtp : public ::testing::Test {
   }
   ~PartOfMtp() override { std::filesystem::remove_all(folder_); }
 
-  // `rename` says what a tensor is called; "": it is left out.
+  // `rename` says what a tensor is called; "": it is left out. `more`: one that is added.
   Result<std::unique_ptr<Model>> Load(const std::function<std::string(std::string)>& rename,
-                                      const std::string& from = "", const std::string& to = "") {
+                                      const std::string& from = "", const std::string& to = "",
+                                      const std::string& more = "") {
     std::ifstream in(kFolder + "/config.json");
     std::string config{std::istreambuf_iterator<char>(in), {}};
     if (!from.empty()) config.replace(config.find(from), from.size(), to);
@@ -261,10 +262,13 @@ class PartOfMtp : public ::testing::Test {
       if (!rename(std::string(tensor.name)).empty())
         writer.AddTensor(rename(std::string(tensor.name)), tensor.dtype, tensor.shape);
     }
+    const StoredTensor& any = golden->tensors()[0];
+    if (!more.empty()) writer.AddTensor(more, any.dtype, any.shape);
     CHECK(writer.Open(folder_ + "/model.safetensors").ok());
     for (const StoredTensor& tensor : golden->tensors()) {
       if (!rename(std::string(tensor.name)).empty()) CHECK(writer.Append(tensor.bytes).ok());
     }
+    if (!more.empty()) CHECK(writer.Append(any.bytes).ok());
     CHECK(writer.Finish().ok());
     const auto checkpoint = OpenCheckpoint(folder_);
     CHECK(checkpoint.ok());
@@ -375,6 +379,20 @@ TEST_F(PartOfMtp, IsFoundByItsTensors) {
   ASSERT_TRUE(none.ok()) << none.status().message();
   EXPECT_FALSE((*none)->card().mtp_state);
   EXPECT_NE((*none)->card().mtp_absent.find("has no block"), std::string::npos);
+}
+
+// Guesses of such a block are rows of another head: nobody may take the model's for it.
+TEST_F(PartOfMtp, WithAVocabularyOfItsOwnIsNotTaken) {
+  for (const std::string prefix : {"", "model."}) {
+    const auto rename = [&](const std::string& name) {
+      return name.starts_with("mtp.") ? prefix + name : name;
+    };
+    const auto model = Load(rename, "", "", prefix + "mtp.embed_tokens.weight");
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_FALSE((*model)->card().mtp_state);
+    const std::string absent = (*model)->card().mtp_absent;
+    EXPECT_NE(absent.find("vocabulary of its own"), std::string::npos) << absent;
+  }
 }
 
 // The bundled model's block, on the model's own stories: which of several pairs it was trained for
