@@ -344,6 +344,17 @@ class Serving(Hub):
             self.assertIn("org/repo:Q8_0", [model["id"] for model in server.ask("GET", "/v1/models")[1]["data"]])
             self.assertEqual(server.ask("POST", "/api/pull", {"name": name, "stream": False}), (200, {"status": "success"}))
             self.assertEqual(self.puller.check_sound(NAME, self.repo), 1)
+            # Several ask for one model at the same moment: all of them get it.
+            self.hub.repos["org/both"] = hub_server.Repo({"both-Q8_0.gguf": TINY.read_bytes()})
+            last = []
+            both = [threading.Thread(target=lambda: last.append(server.lines("/api/pull", {"model": "org/both:Q8_0"})[-1]))
+                    for _ in range(4)]
+            for thread in both:
+                thread.start()
+            for thread in both:
+                thread.join()
+            self.assertEqual(last, [{"status": "success"}] * 4)
+            self.assertEqual(server.ask("DELETE", "/api/delete", {"model": "org/both:Q8_0"})[0], 200)
         # The next server finds it again, without the hub.
         with Serve(self.puller, "--models-dir", models, HF_ENDPOINT="http://127.0.0.1:1") as server:
             self.assertEqual(server.generate(name)[0], 200)

@@ -112,11 +112,12 @@ void ModelPuller::Pull(const ExchangePtr& exchange) {
   const auto name = ParseName(text);
   if (!name.ok()) return api::Refuse(exchange, {400, name.status().message(), "model"});
   const std::lock_guard lock(mutex_);
+  if (stopped_) return api::Refuse(exchange, {503, "the server ends"});  // Stop joins the rest
   for (auto job = jobs_.begin(); job != jobs_.end();) {
-    if (job->done) job->thread.join();
-    job = job->done ? jobs_.erase(job) : std::next(job);
+    const bool done = job->done;
+    if (done) job->thread.join();
+    job = done ? jobs_.erase(job) : std::next(job);
   }
-  if (stopped_) return api::Refuse(exchange, {503, "the server ends"});
   if (jobs_.size() >= kPullsMax) {
     return api::Refuse(exchange, {429, "too many models are being pulled; try again later"});
   }
@@ -175,7 +176,9 @@ Status ModelPuller::Fetch(Job* job) {
   REPRISE_TRY(WriteFileAtomically(HubFilePath(server_.models_dir, name),
                                   std::as_bytes(std::span(line.data(), line.size()))));
   model.aliases = NamesOf(name);
-  // One that is there already stays as it is until the next start.
+  // One that is there already stays as it is until the next start. Of two pulls of one model that
+  // end at the same time one finds it there.
+  const std::lock_guard lock(adding_);
   for (const api::ModelBrief& other : fleet_->List()) {
     if (other.id == job->name) return OkStatus();
   }

@@ -55,7 +55,8 @@ class ModelPuller {
 
   const ServeOptions server_;
   Fleet* const fleet_;
-  std::mutex mutex_;
+  std::mutex adding_;  // held while a model is looked for in the fleet and added
+  std::mutex mutex_;   // guards what follows; once stopped, Stop alone has the jobs
   bool stopped_ = false;
   std::list<Job> jobs_;
 };
