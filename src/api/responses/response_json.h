@@ -20,12 +20,12 @@ struct ResponseHead {
   std::string settings;  // see ResponsesRequest
   Namespaces namespaces;
   CustomNames custom;
+  bool seal_reasoning = false;
+  bool logprobs = false;
 
   bool IsCustom(const Block& block) const {
     return block.kind == OutputEvent::Kind::kCallBegin && custom.contains(block.name);
   }
-  bool seal_reasoning = false;
-  bool logprobs = false;
 };
 
 // An item of the reply on its way.

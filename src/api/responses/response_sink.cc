@@ -65,8 +65,8 @@ class ResponseSink : public ReplySink {
     if (keep_ && end.choice != nullptr) {
       Items items;
       for (const OutputItem& item : items_) {
-        if (item.block.complete)
-          items.push_back(ToItem(head_, item));  // nobody goes on from half a call
+        // Nobody goes on from half a call.
+        if (item.block.complete) items.push_back(ToItem(head_, item));
       }
       keep_(body, std::move(items));
     }

@@ -19,6 +19,7 @@ Status UnitArena::Reserve(DeviceMemory& memory, const UnitShape& unit, size_t ca
     return ResourceExhausted(buffer.status().message() + " for state; lower the cache budget");
   }
   buffer_ = std::move(*buffer);
+  // A UnitMemory gives pages back on the thread that owns it (device/memory.h).
   const bool in_units = dynamic_cast<UnitMemory*>(&memory) != nullptr;
   if (memory.copies_by_caller() && !in_units)
     returns_ = std::make_unique<PageReturn>(&memory, data());
