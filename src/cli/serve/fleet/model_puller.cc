@@ -173,12 +173,11 @@ Status ModelPuller::Fetch(Job* job) {
   if (job->stream) job->exchange->Send(StatusLine("writing manifest"));
   REPRISE_ASSIGN(const hub::ModelName name, hub::ModelName::Parse(job->name));
   const std::string line = "hf:" + job->name + "\n";
+  const std::lock_guard lock(adding_);  // of two pulls of one model, one finds what the other left
   REPRISE_TRY(WriteFileAtomically(HubFilePath(server_.models_dir, name),
                                   std::as_bytes(std::span(line.data(), line.size()))));
   model.aliases = NamesOf(name);
-  // One that is there already stays as it is until the next start. Of two pulls of one model that
-  // end at the same time one finds it there.
-  const std::lock_guard lock(adding_);
+  // One that is there already stays as it is until the next start.
   for (const api::ModelBrief& other : fleet_->List()) {
     if (other.id == job->name) return OkStatus();
   }

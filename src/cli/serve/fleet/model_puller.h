@@ -55,7 +55,7 @@ class ModelPuller {
 
   const ServeOptions server_;
   Fleet* const fleet_;
-  std::mutex adding_;  // held while a model is looked for in the fleet and added
+  std::mutex adding_;  // held while a model is named in the folder and added to the fleet
   std::mutex mutex_;   // guards what follows; once stopped, Stop alone has the jobs
   bool stopped_ = false;
   std::list<Job> jobs_;
