@@ -53,12 +53,11 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
   const CudaMemory::Device& device = memory->device();
   if (!ThisGpu().known) {
     const std::string major = std::to_string(device.major), minor = std::to_string(device.minor);
-    const bool hopper = device.major == 9;
     return FailedPrecondition("GPU " + std::to_string(ordinal) + ", " + device.name +
                               ", has compute capability " + major + "." + minor +
                               ", for which this program has no code; build it with: make cuda "
                               "ARCHITECTURES=" +
-                              major + minor + (hopper ? "a" : "") + "-real");
+                              major + minor + (device.major == 9 ? "a" : "") + "-real");
   }
   return std::unique_ptr<Backend>(
       new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads)));
@@ -649,7 +648,7 @@ bool CudaBackend::GatedDeltaMix(ScratchArena& scratch, const StepLayout& step,
                        reinterpret_cast<uintptr_t>(Raw(qkv.data)) % 16 == 0 &&
                        reinterpret_cast<uintptr_t>(Raw(y.data)) % 16 == 0;
   if (!one_each || !aligned || !HasDeltaToken(view)) return false;
-  if (step.rows() < kManySequences) {
+  if (step.rows() < kManySequences || !HasDeltaTokens(view)) {
     DeltaToken(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z),
                ViewOf(y));
     return true;

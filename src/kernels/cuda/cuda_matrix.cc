@@ -35,7 +35,7 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
     stride_ = shape.cols;
   } else if (form == ActivationForm::kF16) {
     stride_ = RoundUp16(shape.cols);
-  } else if (shape.count == 1 && ThisGpu().hopper &&
+  } else if (shape.count == 1 && ThisGpu().packs() &&
              PackedFormOf(shape.dtype) != PackedForm::kNone) {
     packed_ = {PackedFormOf(shape.dtype), shape.dtype, shape.rows, shape.cols};
   } else {

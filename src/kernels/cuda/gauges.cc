@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "device/cuda/cuda_memory.h"
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
 
 namespace reprise::cuda {
@@ -61,18 +62,28 @@ class EventStopwatch final : public Stopwatch {
 
 const CudaMemory& MemoryOf(Backend& backend) { return static_cast<CudaMemory&>(backend.memory()); }
 
-// Multiplications and additions that a multiprocessor does in a clock.
+// Multiplications and additions that a multiprocessor does in a clock, by compute capability: as
+// many as the best of its kind does.
+struct Rates {
+  double f32, f16, int8;  // FP32 units, tensor cores
+};
+Rates RatesOf(const CudaMemory::Device& device) {
+  if (device.major == 8 && device.minor == 0) return {128, 2048, 4096};
+  if (device.major == 9) return {256, 4096, 8192};
+  if (device.major == 10) return {256, 8192, 16384};
+  return {256, 1024, 2048};
+}
 double OperationsPerClock(const CudaMemory::Device& device, DType weights) {
-  const bool hopper = device.major == 9;
-  const bool packed = hopper && PackedFormOf(weights) != PackedForm::kNone;
+  const Rates rates = RatesOf(device);
+  const bool packed = ThisGpu().packs() && PackedFormOf(weights) != PackedForm::kNone;
   switch (packed ? ActivationForm::kF16 : FormOf(weights)) {
-    case ActivationForm::kF32:  // FP32 units: 64 lanes on 8.0, 128 else
-      return device.major == 8 && device.minor == 0 ? 128 : 256;
-    case ActivationForm::kF16:  // tensor cores, 16-bit operands
-      return hopper ? 4096 : device.minor == 0 ? 2048 : 1024;
+    case ActivationForm::kF32:
+      return rates.f32;
+    case ActivationForm::kF16:
+      return rates.f16;
     case ActivationForm::kBlock32:
-    case ActivationForm::kBlock256:  // tensor cores, integers of 8 bits
-      return hopper ? 8192 : device.minor == 0 ? 4096 : 2048;
+    case ActivationForm::kBlock256:
+      return rates.int8;
   }
   return 0;
 }
@@ -81,6 +92,7 @@ double OperationsPerClock(const CudaMemory::Device& device, DType weights) {
 
 // At the highest clocks, which a GPU under load does not keep: nothing is faster.
 Ceilings CeilingsOf(Backend& backend, DType weights) {
+  MemoryOf(backend).Use();
   const CudaMemory::Device& device = MemoryOf(backend).device();
   int clock_khz = 0, memory_khz = 0, bus_bits = 0;
   cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device.ordinal);

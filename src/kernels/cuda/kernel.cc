@@ -72,7 +72,7 @@ std::string Kernel::GrantShared(size_t bytes) {
 
 std::string Kernel::Grant(const LaunchNeeds& needs) {
   if (found_ != cudaSuccess) return cudaGetErrorString(found_);
-  if (needs.team > 1 && !ThisGpu().hopper) return "the GPU has no clusters of blocks";
+  if (needs.team > 1 && !ThisGpu().clusters) return "the GPU has no clusters of blocks";
   if (needs.division != LaunchNeeds::Division::kAny && needs.division != division_) {
     // A wish: what the GPU makes of it changes no result.
     cudaFuncSetAttribute(function_, cudaFuncAttributePreferredSharedMemoryCarveout,
@@ -98,7 +98,7 @@ void Kernel::Start(const LaunchNeeds& needs, dim3 grid, dim3 threads, Stream str
     config.dynamicSmemBytes = needs.shared;
     config.stream = stream;
     config.attrs = attributes;
-    if (needs.early && ThisGpu().hopper) {
+    if (needs.early && ThisGpu().early_launch) {
       cudaLaunchAttribute& early = attributes[config.numAttrs++];
       early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       early.val.programmaticStreamSerializationAllowed = 1;
@@ -113,8 +113,8 @@ void Kernel::Start(const LaunchNeeds& needs, dim3 grid, dim3 threads, Stream str
     cudaGetLastError();
     missing = cudaGetErrorString(error);
   }
-  launches.Fail(Internal("GPU " + std::to_string(device_) + " did not start " + name() + ": " +
-                         missing));
+  launches.Fail(
+      Internal("GPU " + std::to_string(device_) + " did not start " + name() + ": " + missing));
 }
 
 }  // namespace reprise::cuda

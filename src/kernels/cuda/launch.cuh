@@ -15,14 +15,21 @@ namespace reprise::cuda {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
 
-// Kernels that need Hopper are empty in code for other GPUs, later ones too (wgmma is Hopper's
-// alone); nobody launches them there (ThisGpu).
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ / 100 == 9
-#define REPRISE_HOPPER 1
+// For what GPU this code is compiled. A kernel that needs what such a GPU has not got is empty
+// there, and nobody launches it (ThisGpu).
+// Since Hopper (9.0): early launches, clusters, the copy engine.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define REPRISE_SINCE_HOPPER 1
 #else
-#define REPRISE_HOPPER 0
+#define REPRISE_SINCE_HOPPER 0
 #endif
-inline constexpr bool kForHopper = REPRISE_HOPPER;
+inline constexpr bool kSinceHopper = REPRISE_SINCE_HOPPER;
+// Hopper's alone, and only in code for it and nothing later ("90a"): products of warpgroups.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool kForWgmma = true;
+#else
+inline constexpr bool kForWgmma = false;
+#endif
 
 template <typename T>
 constexpr T CeilDiv(T a, T b) {
@@ -64,7 +71,7 @@ void LaunchInTurn(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t
 // they have called WaitForInputs they may read only what no kernel of the step writes: weights, and
 // state that nothing else in the step touches; and the arrays of the step (README.md, invariant 3).
 // Every block must call it, whatever it does. All of them want as much shared memory as there is.
-// In clusters of `team` blocks, if it is more than one: on Hopper only.
+// In clusters of `team` blocks, if it is more than one: where ThisGpu has clusters.
 template <typename... Parameters, typename... Arguments>
 void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, dim3 threads,
                       size_t shared, Stream stream, Arguments&&... arguments) {
@@ -78,7 +85,7 @@ void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t 
                    static_cast<Arguments&&>(arguments)...);
 }
 __device__ __forceinline__ void WaitForInputs() {
-#if REPRISE_HOPPER
+#if REPRISE_SINCE_HOPPER
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -91,7 +98,7 @@ __device__ __forceinline__ float LoadEarly(const float* from) {
 // The next kernel may take the room that this one leaves. At any time: it waits for all of this
 // one, and so for everything that this one waits for.
 __device__ __forceinline__ void LetNextStart() {
-#if REPRISE_HOPPER
+#if REPRISE_SINCE_HOPPER
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }

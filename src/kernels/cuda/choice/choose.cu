@@ -462,7 +462,9 @@ template <typename... Parameters, typename... Arguments>
 void LaunchSpread(void (*kernel)(Parameters...), dim3 grid, size_t room, Stream stream,
                   Arguments&&... arguments) {
   const bool few = grid.x * grid.y * grid.z <= static_cast<unsigned>(ThisGpu().multiprocessors);
-  const size_t shared = few && ThisGpu().hopper ? room : 0;
+  constexpr size_t kReserved = 1 << 10;  // of every block
+  const bool rooms = kLookRoom + kFillRoom + kReserved <= ThisGpu().block_shared;
+  const size_t shared = few && ThisGpu().early_launch && rooms ? room : 0;
   LaunchEarly(kernel, grid, kPartThreads, shared, stream, static_cast<Arguments&&>(arguments)...);
 }
 

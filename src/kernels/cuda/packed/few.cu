@@ -221,7 +221,7 @@ __device__ __forceinline__ const uint16_t* FindInputs(const Call& call, float* r
 template <typename F, bool kGated, int kAlong>
 __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     PackedFewKernel(const __grid_constant__ Call call) {
-  if (!kForHopper) return;
+  if (!kSinceHopper) return;
   constexpr int kTotals = kGated ? 2 : 1;
   constexpr int kEach = CeilDiv(kOutputs, kAlong * kWarp);
   constexpr int kDepth = F::kStages;

@@ -355,7 +355,7 @@ class Warpgroup {
 template <typename S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     PackedManyKernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ Call call) {
-  if (!kForHopper) return;
+  if (!kForWgmma) return;
   extern __shared__ uint8_t raw[];
   const Memory<S> memory(raw, call);
   if (threadIdx.x == 0) {

@@ -98,7 +98,7 @@ void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
 class PackedProductTest : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    if (!ThisGpu().hopper) GTEST_SKIP() << "weights are not packed on this GPU";
+    if (!ThisGpu().packs()) GTEST_SKIP() << "weights are not packed on this GPU";
   }
   // So many columns, or the next number that fills blocks.
   int64_t Columns(int64_t cols) const {

@@ -124,7 +124,7 @@ bool RunForms(Stream stream, const FewProducts& few) {
 
 bool RunSmallPacked(Stream stream, const FewProducts& few, const FormSet& forms) {
   using enum PackedForm;
-  if (!ThisGpu().hopper) return false;
+  if (!ThisGpu().early_launch) return false;
   if (forms == FormSet{kBytes}) return RunForms<kBytes>(stream, few);
   if (forms == FormSet{kNibbles}) return RunForms<kNibbles>(stream, few);
   if (forms == FormSet{kFives}) return RunForms<kFives>(stream, few);

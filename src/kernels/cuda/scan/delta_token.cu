@@ -114,14 +114,14 @@ __device__ void NormKeys(float* keys, float eps, float scale) {
   for (int i = threadIdx.x % 32; i < kDim; i += 32) keys[i] = (keys[i] * r) * scale;
 }
 
-#if REPRISE_HOPPER
+#if REPRISE_SINCE_HOPPER
 #define REPRISE_CLUSTER __cluster_dims__(kCluster, 1, 1)
 #else
 #define REPRISE_CLUSTER
 #endif
 __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
     DeltaTokenKernel(const __grid_constant__ Call call) {
-  if (!kForHopper) return;
+  if (!kSinceHopper) return;
   extern __shared__ __align__(16) std::byte room[];
   Shared& shared = *reinterpret_cast<Shared*>(room);
   const Channels of(room + kSharedBytes, call.heads);
@@ -253,9 +253,9 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
 
 bool HasDeltaToken(const DeltaTokenLayer& layer) {
   const LaneScanShape& shape = layer.shape;
-  return ThisGpu().hopper && layer.reach == kReach && shape.keys == kDim && shape.columns == kDim &&
-         shape.heads / shape.key_heads <= kHeadsMost && layer.conv_offset % 16 == 0 &&
-         layer.delta_offset % 16 == 0;
+  return ThisGpu().clusters && layer.reach == kReach && shape.keys == kDim &&
+         shape.columns == kDim && shape.heads / shape.key_heads <= kHeadsMost &&
+         layer.conv_offset % 16 == 0 && layer.delta_offset % 16 == 0;
 }
 
 void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,

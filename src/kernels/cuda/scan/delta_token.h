@@ -22,15 +22,17 @@ struct DeltaTokenLayer {
   float q_scale = 1;
 };
 
-// Whether there is a kernel for layers of this shape.
+// Whether there is a kernel for layers of this shape; and for many sequences.
 bool HasDeltaToken(const DeltaTokenLayer& layer);
+bool HasDeltaTokens(const DeltaTokenLayer& layer);
 // REQUIRES: HasDeltaToken(layer); every sequence of the step has one row (and so no tap); rows of
 // qkv start at multiples of 16 bytes.
 void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
                 const View& a, const View& b, const View& z, const View& y);
 // The same for many sequences, in three kernels: bound by reading and writing the states. mixed:
 // room as large as qkv; a and b are not kept.
-// REQUIRES: as above; rows of mixed and y start at multiples of 16 bytes.
+// REQUIRES: HasDeltaTokens(layer), and as above; rows of mixed and y start at multiples of 16
+// bytes.
 void DeltaTokens(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
                  const View& a, const View& b, const View& z, const View& mixed, const View& y);
 

@@ -188,7 +188,7 @@ __device__ __forceinline__ void AskForToken(const ScanCall& call, int index, Sta
 // the kernel in front has ended, for nothing else in the step touches them.
 __global__ void __launch_bounds__(kItemThreads, 1)
     DeltaTokensKernel(const __grid_constant__ ScanCall call) {
-  if (!kForHopper) return;
+  if (!kSinceHopper) return;
   extern __shared__ __align__(128) std::byte room[];
   ScanShared& shared = *reinterpret_cast<ScanShared*>(room);
   const int count = static_cast<int>(call.step.sequence_count) * call.shape.heads;
@@ -297,6 +297,11 @@ __global__ void __launch_bounds__(kItemThreads, 1)
 }
 
 }  // namespace
+
+bool HasDeltaTokens(const DeltaTokenLayer& layer) {
+  return HasDeltaToken(layer) && ThisGpu().copy_engine &&
+         sizeof(ScanShared) <= ThisGpu().block_shared;
+}
 
 void DeltaTokens(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
                  const View& a, const View& b, const View& z, const View& mixed, const View& y) {

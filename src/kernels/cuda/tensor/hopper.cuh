@@ -115,7 +115,7 @@ __device__ __forceinline__ void ArriveWhenCopied(uint64_t* barrier) {
                : "memory");
 }
 // Hopper's wait sleeps; before it one could only ask.
-#if REPRISE_HOPPER
+#if REPRISE_SINCE_HOPPER
 #define REPRISE_BARRIER_WAIT "mbarrier.try_wait.parity.shared::cta.b64"
 #else
 #define REPRISE_BARRIER_WAIT "mbarrier.test_wait.parity.shared.b64"

@@ -166,12 +166,12 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
   const int64_t slots = products[0].out.rows;
   // Rows that one matrix has to expect.
   const int64_t rows = groups.count == 0 ? slots : CeilDiv<int64_t>(slots, groups.count);
-  // Rows that are rounded already are few if they are one, where the copy engine brings them.
-  const int64_t few = groups.count > 0 ? kFewGroupRows : ThisGpu().hopper ? 1 : kFewRows;
+  // Rows that are rounded already are few if they are one, where warpgroups take them.
+  const int64_t few = groups.count > 0 ? kFewGroupRows : ThisGpu().wgmma ? 1 : kFewRows;
   if (x.f32 != nullptr || rows <= few) {
     return RunFewProducts(stream, {.x = x, .groups = groups, .products = products});
   }
-  if (groups.row == nullptr && ThisGpu().hopper) {
+  if (groups.row == nullptr && ThisGpu().wgmma) {
     return ManyRowsProducts(stream, x, groups, products);
   }
   for (const HalfProduct& one : products) {

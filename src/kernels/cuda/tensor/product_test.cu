@@ -127,7 +127,7 @@ TEST(FewProductsTest, EqualTheSpecification) {
 
 // Which tiles a product has decides how long it takes, and nothing else.
 TEST(ProductFormsTest, EveryFormEqualsTheSpecification) {
-  if (!ThisGpu().hopper) GTEST_SKIP() << "there are no forms to choose from";
+  if (!ThisGpu().wgmma) GTEST_SKIP() << "there are no forms to choose from";
   for (size_t form = 0; form < kProductForms.size(); ++form) {
     const Tiling& tiling = kProductForms[form].tiling;
     SCOPED_TRACE(std::to_string(tiling.tokens) + " x " + std::to_string(tiling.outputs));

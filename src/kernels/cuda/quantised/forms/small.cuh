@@ -222,7 +222,7 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
 // False, and nothing is done: this call is no such.
 template <DType kType>
 bool LaunchSmall(Stream stream, const Call& call) {
-  if (!ThisGpu().hopper) return false;
+  if (!ThisGpu().early_launch) return false;
   const int rows = SmallTile(call.x.cols);
   return rows == 4   ? LaunchSmallTiles<kType, 4>(stream, call)
          : rows == 2 ? LaunchSmallTiles<kType, 2>(stream, call)

@@ -430,7 +430,7 @@ struct Warp {
 template <DType kType>
 __global__ void __launch_bounds__(Shape<kType>::kThreads, 1)
     WarpgroupProducts(const __grid_constant__ Maps maps, const __grid_constant__ Call call) {
-  if (!kForHopper) return;
+  if (!kForWgmma) return;
   using St = Stage<kType>;
   extern __shared__ __align__(1024) std::byte aligned[];
   Shared<kType>& shared = *reinterpret_cast<Shared<kType>*>(aligned);
@@ -493,7 +493,7 @@ bool Fits(const ProductOperands& operands, int tokens) {
   const bool whole =
       (layout.quant_stride | layout.extra_stride | layout.sub_stride | layout.scale_stride) % 16 ==
       0;
-  return ThisGpu().hopper && operands.begin == nullptr && operands.row == nullptr && tokens >= 96 &&
+  return ThisGpu().wgmma && operands.begin == nullptr && operands.row == nullptr && tokens >= 96 &&
          tiles >= 120 && whole && operands.x.cols % kColumns == 0;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/tensor/attention/deep.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/tensor/attention/attention.cuh"
+#include "kernels/cuda/tensor/attention/deep.h"
 #include "kernels/cuda/tensor/attention/page_tiles.cuh"
 #include "kernels/cuda/tensor/attention/weigh_row.cuh"
 
@@ -179,8 +178,8 @@ class Pages {
     const int width = kValues ? kv.value_dim : kv.head_dim;
     const std::byte* part = block_ + (kValues ? kv.v_offset : kv.k_offset);
     if constexpr (kStored == KvType::kQ8) {
-      StagePart(ring_.part[slot][kValues], CodesOfHead(part, head_, width), width,
-                int(threadIdx.x), kThreads);
+      StagePart(ring_.part[slot][kValues], CodesOfHead(part, head_, width), width, int(threadIdx.x),
+                kThreads);
     } else {
       constexpr int kChunks = kDim / 8;
       constexpr int kRows = kThreads / kChunks;  // at once
@@ -203,8 +202,8 @@ class Pages {
   int index_;  // of the task
   Task task_;  // with the next page to take
   const uint32_t* blocks_;
-  uint32_t id_;       // of that page's block
-  int slot_ = 0;      // of the page whose keys were asked for last
+  uint32_t id_;             // of that page's block
+  int slot_ = 0;            // of the page whose keys were asked for last
   const std::byte* block_;  // where it is; null: there is none
   int head_;
   int held_;
@@ -238,12 +237,16 @@ class DeepWarp {
 
   __device__ __forceinline__ int NextSlot() const { return slot_ + 1 == kSlots ? 0 : slot_ + 1; }
   __device__ __forceinline__ const uint16_t* Keys(int slot) {
-    if constexpr (kWiden) return room_.ring.wide[0];
-    else return room_.ring.part[slot][0];
+    if constexpr (kWiden)
+      return room_.ring.wide[0];
+    else
+      return room_.ring.part[slot][0];
   }
   __device__ __forceinline__ const uint16_t* Values(int slot) {
-    if constexpr (kWiden) return room_.ring.wide[1];
-    else return room_.ring.part[slot][1];
+    if constexpr (kWiden)
+      return room_.ring.wide[1];
+    else
+      return room_.ring.part[slot][1];
   }
 
   // Queries, rounded.
@@ -345,7 +348,7 @@ class DeepWarp {
     if (!kWiden) WaitAsync<kAhead>();
     __syncthreads();
     if (kWiden) pages_.Ask();
-    // What the next products need of the weights.
+      // What the next products need of the weights.
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       LoadMatrix4(p_[k], &room_.weights[lane_ % 16][16 * k + lane_ / 16 * 8]);
@@ -375,8 +378,7 @@ class DeepWarp {
     const SequenceView& sequence = call_.step.sequences[task.queries.sequence];
 #pragma unroll
     for (int n = 0; n < kRowsEach; ++n) {
-      position_[n] =
-          sequence.position + (task.queries.begin + warp_ + n * kWarps) / call_.group;
+      position_[n] = sequence.position + (task.queries.begin + warp_ + n * kWarps) / call_.group;
     }
     LoadQueries(task, sequence.row_begin);
     if (kWiden) {
@@ -418,7 +420,6 @@ class DeepWarp {
 template <KvType kStored, int kDim>
 __global__ void __launch_bounds__(kThreads, kBlocks<kDim>)
     DeepAttention(const __grid_constant__ AttentionCall call) {
-  if (!kForHopper) return;
   extern __shared__ __align__(1024) std::byte shared[];
   LetNextStart();
   DeepWarp<kStored, kDim>(call, *reinterpret_cast<Room<kStored, kDim>*>(shared)).Run();
@@ -434,6 +435,18 @@ void Launch(Stream stream, const AttentionCall& call, const DepthView& depth) {
               stream, call);
 }
 
+// Bytes of shared memory of a block.
+size_t SharedOf(const KvView& kv) {
+  const int dim = std::max(kv.head_dim, kv.value_dim);
+  const auto of = [&]<KvType kStored>() {
+    return dim <= 64    ? sizeof(Room<kStored, 64>)
+           : dim <= 128 ? sizeof(Room<kStored, 128>)
+                        : sizeof(Room<kStored, 256>);
+  };
+  return kv.type == KvType::kQ8 ? of.template operator()<KvType::kQ8>()
+                                : of.template operator()<KvType::kF16>();
+}
+
 template <KvType kStored>
 void LaunchByShape(Stream stream, const AttentionCall& call, const DepthView& depth) {
   const int dim = std::max(call.kv.head_dim, call.kv.value_dim);
@@ -445,10 +458,11 @@ void LaunchByShape(Stream stream, const AttentionCall& call, const DepthView& de
 }  // namespace
 
 int64_t DeepBlocks(const KvView& kv) {
+  constexpr size_t kReserved = 1024;  // bytes of shared memory that every block has besides
   const int dim = std::max(kv.head_dim, kv.value_dim);
-  return int64_t{ThisGpu().multiprocessors} * (dim <= 64    ? kBlocks<64>
-                                               : dim <= 128 ? kBlocks<128>
-                                                            : kBlocks<256>);
+  const size_t room = (ThisGpu().block_shared + kReserved) / (SharedOf(kv) + kReserved);
+  const int64_t most = dim <= 64 ? kBlocks<64> : dim <= 128 ? kBlocks<128> : kBlocks<256>;
+  return int64_t{ThisGpu().multiprocessors} * std::clamp<int64_t>(int64_t(room), 1, most);
 }
 
 bool HasDeepRows(const AttentionCall& call, const DepthView& depth) {
@@ -456,7 +470,7 @@ bool HasDeepRows(const AttentionCall& call, const DepthView& depth) {
   const int chunk = kv.type == KvType::kQ8 ? 16 : 8;  // channels that are copied together
   const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % chunk == 0 &&
                       kv.value_dim % chunk == 0 && !kv.value_in_key && kv.type != KvType::kF32;
-  return shaped && ThisGpu().hopper && depth.longest > 2;
+  return shaped && SharedOf(kv) <= ThisGpu().block_shared && depth.longest > 2;
 }
 
 void AttendDeep(Stream stream, const AttentionCall& call, const DepthView& depth) {

@@ -595,7 +595,7 @@ class Warpgroup {
 template <KvType kStored, int kHead, int kValue>
 __global__ void __launch_bounds__(kThreads<kHead>, 1)
     ManyQueries(const __grid_constant__ AttentionCall call, const __grid_constant__ PageMaps maps) {
-  if (!kForHopper) return;
+  if (!kForWgmma) return;
   extern __shared__ __align__(1024) std::byte shared[];
   auto& room = *reinterpret_cast<Room<kStored, kHead, kValue>*>(shared);
   WaitForInputs();
@@ -678,7 +678,7 @@ bool HasManyQueries(const AttentionCall& call) {
   const bool aligned = Aligned16(call.q.data, call.q.stride) &&
                        Aligned16(call.out.data, call.out.stride) &&
                        (gate.data == nullptr || Aligned16(gate.data, gate.stride));
-  return shaped && aligned && ThisGpu().hopper &&
+  return shaped && aligned && ThisGpu().wgmma &&
          int64_t{call.step.rows} * call.group >= int64_t{kGroupQueries} * call.step.sequence_count;
 }
 

@@ -15,7 +15,7 @@ using namespace one_row;
 template <KvType kStored, int kDim, bool kTeam>
 __global__ void __launch_bounds__(kThreads, kBlocks<kDim>)
     OneRowAttention(const __grid_constant__ OneRowCall one) {
-  if (!kForHopper) return;
+  if (!kSinceHopper) return;
   extern __shared__ __align__(128) std::byte shared[];
   uint64_t* arrived = &reinterpret_cast<Room<kDim>*>(shared)->arrived;
   LetNextStart();
@@ -83,6 +83,13 @@ struct OneRowParts {
   int64_t pages = 0;
   int64_t cost = 0;
 };
+int64_t BlocksOf(const KvView& kv, int group, int bits, int64_t pages) {
+  const auto of = kv.head_dim == 64    ? BlocksOf<64>
+                  : kv.head_dim == 128 ? BlocksOf<128>
+                                       : BlocksOf<256>;
+  return of(group, bits, pages);
+}
+
 // The quickest way, in units of a page: blocks run in waves, and a wave takes as long as the pages
 // of a block, and about one more to begin with.
 OneRowParts PartsOfOneRow(const StepView& step, const DepthView& depth, const KvView& kv,
@@ -92,17 +99,14 @@ OneRowParts PartsOfOneRow(const StepView& step, const DepthView& depth, const Kv
   const int64_t seen =
       params.window > 0 ? std::min<int64_t>(depth.longest, (params.window + kKeys - 2) / kKeys + 1)
                         : depth.longest;
-  const auto blocks_of = kv.head_dim == 64    ? BlocksOf<64>
-                         : kv.head_dim == 128 ? BlocksOf<128>
-                                              : BlocksOf<256>;
   const auto cost = [&](int64_t parts, int64_t pages, int64_t each) {
     return CeilDiv(step.sequence_count * kv.kv_heads * parts, ThisGpu().multiprocessors * each) *
            (pages + 1);
   };
-  OneRowParts best{0, seen, cost(1, seen, blocks_of(group, 0, 1))};
+  OneRowParts best{0, seen, cost(1, seen, BlocksOf(kv, group, 0, 1))};
   for (int bits = 1; bits <= kTeamBits && (1 << bits) < 2 * seen; ++bits) {
     const int64_t pages = CeilDiv<int64_t>(seen, 1 << bits);
-    const int64_t each = blocks_of(group, bits, pages << bits);
+    const int64_t each = BlocksOf(kv, group, bits, pages << bits);
     if (each == 0) continue;
     const OneRowParts parts{bits, pages, cost(1 << bits, pages, each)};
     if (parts.cost < best.cost) best = parts;
@@ -120,10 +124,11 @@ bool Even(const View& rows) {
 bool HasOneRowAttention(const StepView& step, const KvView& kv, const HeadRowsView& heads) {
   const int dim = kv.head_dim, half = heads.inputs.half;
   const bool turns = half == 0 || half == dim / 2 || (half == dim / 8 && dim > 64);
-  return ThisGpu().hopper && step.rows == step.sequence_count &&
+  return ThisGpu().clusters && step.rows == step.sequence_count &&
          (kv.type == KvType::kF16 || kv.type == KvType::kBF16) && !kv.value_in_key &&
          kv.value_dim == dim && (dim == 64 || dim == 128 || dim == 256) && turns &&
-         heads.inputs.q_heads / kv.kv_heads <= kTileQueries;
+         heads.inputs.q_heads / kv.kv_heads <= kTileQueries &&
+         BlocksOf(kv, heads.inputs.q_heads / kv.kv_heads, 0, 1) > 0;
 }
 
 namespace {
@@ -161,8 +166,8 @@ void AttendOneRow(Stream stream, const StepView& step, const DepthView& depth, c
                   const AttentionView& params, const HeadRowsView& heads, const View& out) {
   CHECK(Even(params.gate) && Even(out));
   const OneRowParts parts = PartsOfOneRow(step, depth, kv, params);
-  const AttentionCall call{step, kv, params, heads.q, out, params.q_heads / kv.kv_heads,
-                           {},   int(parts.pages)};
+  const AttentionCall call{
+      step, kv, params, heads.q, out, params.q_heads / kv.kv_heads, {}, int(parts.pages)};
   const OneRowCall one{call, heads.inputs, heads.k, heads.v, parts.team_bits};
   (kv.type == KvType::kF16 ? LaunchDim<KvType::kF16> : LaunchDim<KvType::kBF16>)(stream, one);
 }

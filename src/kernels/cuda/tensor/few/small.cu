@@ -91,7 +91,7 @@ struct HalfPieces {
 }  // namespace
 
 bool RunSmallProducts(Stream stream, const FewProducts& few) {
-  if (!ThisGpu().hopper) return false;
+  if (!ThisGpu().early_launch) return false;
   return small::RunPieces<HalfPieces<8>, HalfPieces<16>>(stream, few, [](small::Call&) {});
 }
 

@@ -146,7 +146,7 @@ __device__ void RunTiles(const Maps& maps, const Call& call, int warpgroup, floa
 template <typename Layout>
 __global__ void __launch_bounds__(Layout::kThreads, 1)
     ManyKernel(const __grid_constant__ Maps maps, const __grid_constant__ Call call) {
-  if (!kForHopper) return;
+  if (!kForWgmma) return;
   extern __shared__ uint8_t raw[];
   uint8_t* stages = raw + (-SharedAddress(raw) & 1023);  // known to be shared memory
   __shared__ uint64_t barriers[2 * Layout::kStages];     // full ones, then empty ones
