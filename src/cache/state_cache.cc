@@ -146,13 +146,20 @@ void StateCache::Begin() {
 // What was freed so far is free to be used again, or given back for these.
 Status StateCache::Back(std::span<const BlockId> blocks, std::span<const StateId> states) {
   Apply();
-  const size_t metadata = index_->bytes_metadata();
-  const size_t budget = index_->options().budget_bytes;
-  const Status backed = store_->Back(blocks, states, budget - std::min(budget, metadata));
-  CacheStats& counters = index_->counters();
-  counters.bytes_used_max = std::max(counters.bytes_used_max, store_->resident_bytes() + metadata);
-  if (!backed.ok()) ++counters.memory_refused;
+  const Status backed = store_->Back(blocks, states, ResidentLimit());
+  CountResident();
+  if (!backed.ok()) ++index_->counters().memory_refused;
   return backed;
+}
+
+size_t StateCache::ResidentLimit() const {
+  const size_t budget = index_->options().budget_bytes;
+  return budget - std::min(budget, index_->bytes_metadata());
+}
+
+void StateCache::CountResident() {
+  size_t& most = index_->counters().bytes_used_max;
+  most = std::max(most, store_->resident_bytes() + index_->bytes_metadata());
 }
 
 void StateCache::Announce(TellBlocks told) {
@@ -220,6 +227,19 @@ Status StateCache::Reserve(Lease& lease, int32_t token_count) {
   const Status status = index_->Reserve(lease, token_count);
   Begin();
   return status;
+}
+
+void StateCache::BackAhead(std::span<const NextRows> steps) {
+  Units units;
+  for (const NextRows& one : steps) {
+    const Units more = index_->UnitsBehind(*one.lease, one.now, one.next);
+    units.blocks += more.blocks;
+    units.states += more.states;
+  }
+  if (units.blocks == 0 && units.states == 0) return;
+  const auto [blocks, states] = index_->NextUnits(units);
+  store_->BackAhead(blocks, states, ResidentLimit());
+  CountResident();
 }
 
 int32_t StateCache::ReserveDrafts(Lease& lease, int32_t token_count, int32_t draft_count) {

@@ -188,6 +188,15 @@ class StateCache {
   // nothing when running requests alone leave too little. Waits while Filling. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
+  // While the device is at a step of `now` tokens of a lease, with as many as `next` to follow: gets
+  // memory for those, so that Reserve finds it there. Takes nothing and evicts nothing: what there
+  // is no room for is left to Reserve.
+  struct NextRows {
+    const Lease* lease;
+    int32_t now, next;
+  };
+  void BackAhead(std::span<const NextRows> steps);
+
   // Room for up to `draft_count` rows behind the `token_count` that Reserve was called for just
   // now: drafts, which may turn out not to be tokens of this lease. Returns for how many there is
   // room; only what is free, or little of what is cached, is taken for it, and nothing pinned.
@@ -283,6 +292,8 @@ class StateCache {
   void Begin();
   void Tell();
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
+  size_t ResidentLimit() const;
+  void CountResident();
 
   size_t least_budget_ = 0;
   size_t most_budget_ = 0;

@@ -225,6 +225,61 @@ TEST(StateCache, ADeviceThatHasLessThanTheBudgetEndsOneRequest) {
   EXPECT_TRUE(toy.cache->CheckInvariants().ok());
 }
 
+// Memory for the next step is there before it is reserved, a snapshot's too; what the device or the
+// budget has not got is left for later.
+TEST(StateCache, MemoryForTheNextStepIsGotAhead) {
+  ScarceMemory memory(1 << 20, 4096);
+  Toy toy({}, memory);
+  const std::vector<Boundary> boundaries = {{250}};
+  Lease lease = toy.Acquire(Tokens(400), boundaries);
+  ASSERT_TRUE(toy.cache->Start(lease).status.ok());
+  const auto step = [&](int32_t count) {
+    EXPECT_TRUE(toy.cache->Reserve(lease, count).ok());
+    const bool snapshot = !lease.pending().empty();
+    EXPECT_TRUE(toy.cache->Commit(lease, {.token_count = count}).ok());
+    return snapshot;
+  };
+  ASSERT_TRUE(toy.cache->Reserve(lease, 100).ok());
+  const StateCache::NextRows next = {&lease, 100, 200};
+  const int before = memory.commits();
+  toy.cache->BackAhead({&next, 1});
+  const int ahead = memory.commits();
+  EXPECT_EQ(ahead, before + 2) << "blocks lie side by side, and one state";
+  ASSERT_TRUE(toy.cache->Commit(lease, {.token_count = 100}).ok());
+  EXPECT_TRUE(step(200)) << "with a snapshot";
+  EXPECT_EQ(memory.commits(), ahead);
+
+  memory.set_bytes(memory.committed_bytes());
+  const StateCache::NextRows more = {&lease, 0, 100};
+  toy.cache->BackAhead({&more, 1});
+  EXPECT_EQ(toy.cache->Reserve(lease, 100).code(), StatusCode::kResourceExhausted);
+  memory.set_bytes(1 << 20);
+  step(100);
+  EXPECT_TRUE(toy.cache->CheckInvariants().ok());
+}
+
+// The budget holds with what is got ahead, too.
+TEST(StateCache, NothingIsGotAheadBeyondTheBudget) {
+  ScarceMemory memory(SIZE_MAX, 4096);
+  CacheOptions options;
+  options.budget_bytes = 1 << 20;
+  options.sequence_count = 2;
+  Toy toy(options, memory);
+  for (uint64_t seed = 1; seed < 30; ++seed) {
+    Lease lease = toy.Acquire(Tokens(600, seed));
+    ASSERT_TRUE(toy.cache->Start(lease).status.ok());
+    for (int32_t at = 0; at < 600; at += 200) {
+      ASSERT_TRUE(toy.cache->Reserve(lease, 200).ok());
+      const StateCache::NextRows next = {&lease, 200, 400 - at};
+      if (at < 400) toy.cache->BackAhead({&next, 1});
+      ASSERT_TRUE(toy.cache->Commit(lease, {.token_count = 200}).ok());
+    }
+    toy.cache->Finish(std::move(lease));
+    ASSERT_LE(memory.committed_bytes(), options.budget_bytes + (size_t{64} << 10));
+  }
+  EXPECT_TRUE(toy.cache->CheckInvariants().ok());
+}
+
 TEST(StateCache, ThePictureIsLitAlongAPrompt) {
   Toy toy({});
   auto tokens = Tokens(300);

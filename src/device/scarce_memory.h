@@ -27,6 +27,7 @@ class ScarceMemory final : public DisguisedMemory {
   void set_bytes(size_t bytes) { bytes_max_ = bytes; }
   size_t committed_bytes() const { return pages_.size() * page_; }
   size_t most_bytes() const { return most_; }
+  int commits() const { return commits_; }  // calls of it
 
   // Of each allocation.
   void set_allocations_max(size_t bytes) { allocation_max_ = bytes; }
@@ -45,6 +46,7 @@ class ScarceMemory final : public DisguisedMemory {
                         PlaceAt(PageOf(begin + page_ - 1)), bytes);
   }
   Status Commit(DevicePtr<std::byte> begin, size_t bytes) override {
+    ++commits_;
     for (std::byte* page = PageOf(Raw(begin)); page < Raw(begin) + bytes; page += page_) {
       if (pages_.contains(page)) continue;
       if (committed_bytes() + page_ > bytes_max_) {
@@ -89,6 +91,7 @@ class ScarceMemory final : public DisguisedMemory {
   size_t bytes_max_;
   size_t allocation_max_ = SIZE_MAX;
   size_t most_ = 0;
+  int commits_ = 0;
   std::set<std::byte*> pages_;
 };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "choosing_executor.h"
+#include "device/scarce_memory.h"
 #include "engine_fixture.h"
 
 namespace reprise {
@@ -94,6 +95,42 @@ TEST(ChoosingEngine, SaysWhatTheHostWouldSay) {
   ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
   EXPECT_EQ(Answers(device, Requests()), Answers(host, Requests()));
   EXPECT_GT(device.begun(), 0);
+}
+
+// Counts how often memory is asked for while the device has nothing to do.
+class GettingMemory final : public ChoosingExecutor {
+ public:
+  using ChoosingExecutor::ChoosingExecutor;
+  Status Begin(const BatchView& batch, const StateMemory& memory) override {
+    waited_.push_back(memory_of_.commits() - before_);
+    return ChoosingExecutor::Begin(batch, memory);
+  }
+  Status Choose(const ChoiceBatch& asked, const ChoiceResults& results,
+                const Work& meanwhile) override {
+    const Status chosen = ChoosingExecutor::Choose(asked, results, meanwhile);
+    before_ = memory_of_.commits();
+    return chosen;
+  }
+  ScarceMemory& of() { return memory_of_; }
+  const std::vector<int>& waited() const { return waited_; }  // of each step
+
+ private:
+  ScarceMemory memory_of_{SIZE_MAX, 4096};
+  std::vector<int> waited_;
+  int before_ = 0;
+};
+
+// A GPU takes 0.1 ms for a page of 2 MiB. While a long prompt goes on, only its first step waits.
+TEST(ChoosingEngine, MemoryForTheNextStepIsGotWhileTheDeviceIsBusy) {
+  GettingMemory device(FakeExecutor::Kind::kHybrid);
+  device.set_memory(&device.of());
+  EngineFixture fixture(device);
+  const auto stream = fixture.Submit(Talk().Say(1, 3500).Request(1));
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(*stream).completion.reason, FinishReason::kLength);
+  ASSERT_GE(device.waited().size(), 6u);
+  EXPECT_GT(device.waited()[0], 0);
+  for (size_t i = 1; i < device.waited().size(); ++i) EXPECT_EQ(device.waited()[i], 0) << i;
 }
 
 // A device that is told before the step how tokens are chosen does so with it. Each of these beside

@@ -199,6 +199,23 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   return OkStatus();
 }
 
+Units StateIndex::UnitsBehind(const Lease& lease, int32_t now, int32_t next) const {
+  const LeaseRecord& known = record(lease);
+  const int32_t begin = known.computed.logical + now;
+  Units units;
+  units.blocks = NeedOf(known, now + next).more;
+  for (const PlannedSnapshot& one : known.planned) {
+    if (one.position > begin && one.position <= begin + next) ++units.states;
+  }
+  return units;
+}
+
+std::pair<std::vector<BlockId>, std::vector<StateId>> StateIndex::NextUnits(
+    const Units& units) const {
+  return {blocks_.Next(std::min(units.blocks, blocks_.capacity() - blocks_.used_count())),
+          states_.Next(std::min(units.states, states_.capacity() - states_.used_count()))};
+}
+
 // Its state is filled from that snapshot, which must stay until then.
 void StateIndex::BeginReading(LeaseRecord& record, EntryId entry) {
   record.reads = entry;

@@ -48,6 +48,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::optional<Awaited> FindAwaited(const Lease& lease);
   StartAnswer Start(const Lease& lease);
   Status Reserve(const Lease& lease, int32_t token_count);
+  // What a step of `next` tokens would take behind the one of `now` that is reserved.
+  Units UnitsBehind(const Lease& lease, int32_t now, int32_t next) const;
+  // Those that would be taken next, as far as there are so many.
+  std::pair<std::vector<BlockId>, std::vector<StateId>> NextUnits(const Units& units) const;
   int32_t ReserveDrafts(const Lease& lease, int32_t token_count, int32_t draft_count);
   void DropDrafts(const Lease& lease);
   void TokensBehind(const Lease& lease, size_t count, std::vector<TokenId>* tokens) const;

@@ -35,20 +35,33 @@ bool StateStore::GiveBack(size_t bytes, int64_t unused_ms) {
   return resident_bytes() < before;
 }
 
-Status StateStore::Back(std::span<const BlockId> blocks, std::span<const StateId> states,
-                        size_t resident_limit) {
+// Returns the bytes that are missing.
+size_t StateStore::Want(std::span<const BlockId> blocks, std::span<const StateId> states) {
   std::vector<uint32_t> block_ids, state_ids;
   for (const BlockId id : blocks) block_ids.push_back(id.value);
   for (const StateId id : states) state_ids.push_back(id.value);
-  const size_t missing = blocks_.Want(block_ids) + states_.Want(state_ids);
+  return blocks_.Want(block_ids) + states_.Want(state_ids);
+}
+
+Status StateStore::BackWanted() {
+  const Status backed = blocks_.Back();
+  return backed.ok() ? states_.Back() : backed;
+}
+
+Status StateStore::Back(std::span<const BlockId> blocks, std::span<const StateId> states,
+                        size_t resident_limit) {
+  const size_t missing = Want(blocks, states);
   const size_t resident = resident_bytes() + missing;
   if (resident > resident_limit) GiveBack(resident - resident_limit);
-  const auto back = [this] {
-    const Status backed = blocks_.Back();
-    return backed.ok() ? states_.Back() : backed;
-  };
-  const Status backed = back();
-  return !backed.ok() && GiveBack(SIZE_MAX) ? back() : backed;
+  const Status backed = BackWanted();
+  return !backed.ok() && GiveBack(SIZE_MAX) ? BackWanted() : backed;
+}
+
+void StateStore::BackAhead(std::span<const BlockId> blocks, std::span<const StateId> states,
+                           size_t resident_limit) {
+  const size_t missing = Want(blocks, states);
+  if (missing == 0 || resident_bytes() + missing > resident_limit) return;
+  (void)BackWanted();  // what is refused now is asked for again when it is taken
 }
 
 // From another state, or with zeros.

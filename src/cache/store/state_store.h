@@ -40,6 +40,10 @@ class StateStore {
   // with what the device says.
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states,
               size_t resident_limit);
+  // The same for units that may be taken soon, where that is all within the limit and the device has
+  // it: nothing is given back for them.
+  void BackAhead(std::span<const BlockId> blocks, std::span<const StateId> states,
+                 size_t resident_limit);
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
   // From now on a block is zeros when it is taken: state leaves this memory in whole blocks, and
   // rows that were never written must not hold what another request left there.
@@ -65,6 +69,8 @@ class StateStore {
  private:
   StateStore(const StateSpec& spec, DeviceMemory* device);
   void Fill(uint32_t to, std::optional<uint32_t> from);
+  size_t Want(std::span<const BlockId> blocks, std::span<const StateId> states);
+  Status BackWanted();
 
   const StateLayout layout_;
   DeviceMemory* const device_;

@@ -39,15 +39,33 @@ size_t UnitArena::Want(std::span<const uint32_t> ids) {
 }
 
 Status UnitArena::Back() {
+  std::vector<uint32_t> missing;
   for (const uint32_t id : wanted_) {
-    Unit& unit = units_[id];
-    if (unit.resident) continue;
-    if (returns_ != nullptr) returns_->Await(id * unit_bytes_, unit_bytes_);
-    REPRISE_TRY(memory_->Commit(at(id), unit_bytes_));
-    unit.resident = true;
-    ++resident_count_;
+    if (!units_[id].resident) missing.push_back(id);
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  for (size_t i = 0; i < missing.size();) {
+    uint32_t count = 1;
+    while (i + count < missing.size() && missing[i + count] == missing[i] + count) ++count;
+    if (!BackRun(missing[i], count).ok()) {  // as many as there is memory for
+      for (uint32_t j = 0; j < count; ++j) REPRISE_TRY(BackRun(missing[i] + j, 1));
+    }
+    i += count;
+  }
+  return OkStatus();
+}
+
+// Neighbours with one call: a GPU lets in pages that lie side by side in the time of one.
+Status UnitArena::BackRun(uint32_t first, uint32_t count) {
+  const size_t offset = first * unit_bytes_, bytes = count * unit_bytes_;
+  if (returns_ != nullptr) returns_->Await(offset, bytes);
+  REPRISE_TRY(memory_->Commit(at(first), bytes));
+  for (uint32_t id = first; id < first + count; ++id) {
+    units_[id].resident = true;
     Link(id);  // until it is taken
   }
+  resident_count_ += count;
   return OkStatus();
 }
 

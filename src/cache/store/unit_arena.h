@@ -68,6 +68,7 @@ class UnitArena {
   bool PageIsFree(size_t page) const;
   size_t DiscardUnit(uint32_t id);
   void DiscardPages(size_t first, size_t count);
+  Status BackRun(uint32_t first, uint32_t count);
   void Link(uint32_t id);
   void Unlink(uint32_t id);
 
