@@ -14,7 +14,7 @@
 // registers while the tensor cores work on the last one.
 // Where tiles are few, the slices of K are divided among a team of blocks, in turn. The first block
 // of a team adds: its own slice, then those that the others have sent to its shared memory, in
-// order.
+// order. Where it has no room for the sums of all others at once they share places, in turn.
 namespace reprise::cuda {
 namespace {
 
@@ -26,6 +26,7 @@ constexpr int kSliceUnits = kTensorSlice / kUnitCols;
 constexpr int kSliceStages = kSliceUnits / kStageUnits;
 constexpr int kBandTokens = 2048;  // whose tiles run together: their rows stay in the L2 cache
 constexpr int kTeamMost = 4;
+constexpr int kStagesLeast = 3;
 
 template <PackedForm kPackedForm, int kTileTokens, int kRowGroups>
 struct Shape {
@@ -62,6 +63,7 @@ struct Call {
   int units;      // pairs of them along K
   int box_bytes;  // of rows of x that are copied
   int team;
+  int places;  // for sums of others
   int stages;  // of the ring
 };
 
@@ -129,7 +131,7 @@ struct Stages {
 template <typename S>
 struct Memory {
   uint8_t* ring;
-  uint8_t* sent;    // [team - 1] sums of a slice
+  uint8_t* sent;    // [places] sums of a slice
   uint64_t* full;   // [stages]
   uint64_t* empty;  // [stages]
   uint64_t* came;   // [team - 1], of the first block
@@ -138,13 +140,13 @@ struct Memory {
   __device__ Memory(uint8_t* raw, const Call& call) {
     ring = raw + (-SharedAddress(raw) & 1023);  // known to be shared memory
     sent = ring + call.stages * S::kStageBytes;
-    full = reinterpret_cast<uint64_t*>(sent + (call.team - 1) * S::kSentBytes);
+    full = reinterpret_cast<uint64_t*>(sent + call.places * S::kSentBytes);
     empty = full + call.stages;
     came = empty + call.stages;
     may = came + kTeamMost - 1;
   }
-  static size_t Bytes(int stages, int team) {
-    return 1024 + size_t(stages) * (S::kStageBytes + 16) + size_t(team - 1) * S::kSentBytes +
+  static size_t Bytes(int stages, int places) {
+    return 1024 + size_t(stages) * (S::kStageBytes + 16) + size_t(places) * S::kSentBytes +
            8 * kTeamMost;
   }
 };
@@ -234,7 +236,7 @@ class Warpgroup {
         }
 #pragma unroll
         for (int i = 0; i < kEach; ++i) total[i] += acc[i];
-        for (int r = 1; r < others; ++r) AddSent(r, total);
+        for (int r = 1; r < others; ++r) AddSent(r, others, total);
       }
       if (rank == 0) Store(PlaceOf<S>(call_, index), total);
     }
@@ -287,11 +289,13 @@ class Warpgroup {
 
   // Where four sums of this thread lie among those of a slice.
   __device__ __forceinline__ uint8_t* Place(int rank, int i) const {
-    return memory_.sent + (rank - 1) * S::kSentBytes +
+    return memory_.sent + (rank - 1) % call_.places * S::kSentBytes +
            (i / 4 * (128 * S::kGroups) + static_cast<int>(threadIdx.x)) * 16;
   }
+  // The place of the first to use it is empty at first.
   __device__ __forceinline__ void SendSums(int rank, const float (&acc)[kEach]) {
-    if (sent_++ > 0) WaitBarrier(memory_.may, sent_ % 2);
+    const int turn = sent_++ - (rank <= call_.places ? 1 : 0);
+    if (turn >= 0) WaitBarrier(memory_.may, turn % 2);
     const uint32_t barrier = PlaceIn(0, &memory_.came[rank - 1]);
 #pragma unroll
     for (int i = 0; i < kEach; i += 4) {
@@ -299,7 +303,8 @@ class Warpgroup {
            barrier);
     }
   }
-  __device__ __forceinline__ void AddSent(int rank, float (&total)[kEach]) {
+  // Then the place is the next one's: of those who send this time, or of the first next time.
+  __device__ __forceinline__ void AddSent(int rank, int others, float (&total)[kEach]) {
     WaitBarrier(&memory_.came[rank - 1], parities_ >> rank & 1);
     parities_ ^= 1 << rank;
 #pragma unroll
@@ -312,7 +317,9 @@ class Warpgroup {
     }
     Keep(total);
     __syncwarp();
-    if (lane_ == 0) ArriveAt(SharedAddress(memory_.may), rank);
+    const int places = call_.places;
+    const int next = rank + places < others ? rank + places : (rank - 1) % places + 1;
+    if (lane_ == 0) ArriveAt(SharedAddress(memory_.may), next);
   }
 
   // Of rows g and g + 8 of its 16 a thread has the results of two tokens in each group of eight.
@@ -392,17 +399,24 @@ size_t SharedMost(int blocks) {
 }
 
 template <typename S>
+int PlacesOf(int team) {
+  const bool each = Memory<S>::Bytes(kStagesLeast, team - 1) <= SharedMost(S::kBlocks);
+  return each ? team - 1 : 1;
+}
+
+template <typename S>
 int StagesOf(int team) {
+  const int places = PlacesOf<S>(team);
   int stages = 16;
-  while (stages > 0 && Memory<S>::Bytes(stages, team) > SharedMost(S::kBlocks)) --stages;
+  while (stages > 0 && Memory<S>::Bytes(stages, places) > SharedMost(S::kBlocks)) --stages;
   return stages;
 }
 
 template <typename S>
 int TeamsAtOnce(int team) {
-  // Clusters of four do not fill all groups of multiprocessors.
+  // Clusters of three and of four do not fill all groups of multiprocessors.
   const int all = ThisGpu().multiprocessors * S::kBlocks;
-  return team == 1 ? all : team == 2 ? all / 2 : std::max(1, all / 4 - 3 * S::kBlocks);
+  return team <= 2 ? all / team : std::max(1, all / team - (team - 1) * S::kBlocks);
 }
 
 template <typename S>
@@ -413,6 +427,7 @@ void Launch(Stream stream, const HalfRows& x, std::span<const HalfProduct> produ
   call.token_tiles = static_cast<int>(CeilDiv<int64_t>(x.rows, S::kTokens));
   call.units = static_cast<int>(products[0].weight.stride) / kUnitCols;
   call.team = team;
+  call.places = PlacesOf<S>(team);
   call.stages = StagesOf<S>(team);
   const int64_t box_rows = std::min<int64_t>(S::kTokens, (x.rows + 7) / 8 * 8);
   call.box_bytes = static_cast<int>(box_rows) * kUnitCols * 2;
@@ -433,7 +448,7 @@ void Launch(Stream stream, const HalfRows& x, std::span<const HalfProduct> produ
   const auto kernel = PackedManyKernel<S>;
   const int teams = std::min(call.token_tiles * call.column_tiles, TeamsAtOnce<S>(team));
   LaunchTeamsEarly(team, kernel, unsigned(teams * team), S::kThreads,
-                   Memory<S>::Bytes(call.stages, team), stream, map, call);
+                   Memory<S>::Bytes(call.stages, call.places), stream, map, call);
 }
 
 // What a tile takes, in ns, on a multiprocessor that it shares with nobody: what its operands take
@@ -449,7 +464,7 @@ double SliceNs() {
 }
 template <typename S>
 double Nanoseconds(int64_t rows, std::span<const HalfProduct> products, int team) {
-  if (StagesOf<S>(team) < 3) return 1e30;
+  if (StagesOf<S>(team) < kStagesLeast) return 1e30;
   const int64_t slices = CeilDiv<int64_t>(products[0].weight.stride, kTensorSlice);
   int64_t tiles = 0;
   for (const HalfProduct& one : products) tiles += CeilDiv<int64_t>(one.weight.rows, S::kRows);
@@ -459,8 +474,10 @@ double Nanoseconds(int64_t rows, std::span<const HalfProduct> products, int team
   const double share =
       std::min<double>(S::kBlocks, std::max(1.0, double(tiles * team) / ThisGpu().multiprocessors));
   constexpr double kTileNs = 1200 * std::max(1.0, S::kTokens / 128.0);
+  constexpr double kSentBytesPerNs = 60;
+  const double waits = (team - 1 - PlacesOf<S>(team)) * S::kSentBytes / kSentBytesPerNs;
   return turns * (double(CeilDiv<int64_t>(slices, team)) * SliceNs<S>() * share + kTileNs +
-                  300.0 * (team - 1));
+                  300.0 * (team - 1) + waits);
 }
 
 struct Form {
@@ -482,7 +499,7 @@ constexpr std::array kForms = {
     FormOf<Shape<kForm, 32, 1>>(4),
     FormOf<Shape<kForm, 64, 1>>(4),
     FormOf<Shape<kForm, 64, 2>>(4),
-    FormOf<Shape<kForm, 128, 2>>(2),
+    FormOf<Shape<kForm, 128, 2>>(4),
     FormOf<Shape<kForm, kTall<kForm>, 2>>(1),
 };
 
@@ -502,27 +519,86 @@ std::span<const Form> FormsOf(PackedForm form) {
   return {};
 }
 
+// How a launch is divided, and what it takes.
+struct Plan {
+  const Form* form = nullptr;
+  int team = 1;
+  double ns = 1e300;
+};
+Plan BestPlan(int64_t rows, std::span<const HalfProduct> products,
+              const std::optional<PackedTiling>& tiling) {
+  Plan best;
+  for (const Form& form : FormsOf(products[0].weight.packed)) {
+    for (int team = 1; team <= form.tiling.team; ++team) {
+      if (tiling && (tiling->tokens != form.tiling.tokens || tiling->groups != form.tiling.groups ||
+                     tiling->team != team)) {
+        continue;
+      }
+      const double ns = form.ns(rows, products, team);
+      if (ns < best.ns) best = {&form, team, ns};
+    }
+  }
+  return best;
+}
+void Run(Stream stream, const HalfRows& x, std::span<const HalfProduct> products,
+         const Plan& plan) {
+  if (plan.form != nullptr) plan.form->launch(stream, x, products, plan.team);
+}
+
+// Rows [begin, end) of the matrix. begin is a multiple of kPackedRows.
+HalfProduct RowsOf(const HalfProduct& product, int64_t begin, int64_t end) {
+  HalfProduct part = product;
+  const int64_t tile_bytes =
+      product.weight.stride / kUnitCols * 2 * UnitBytes(product.weight.packed);
+  part.weight.data = reinterpret_cast<const uint16_t*>(
+      reinterpret_cast<const uint8_t*>(product.weight.data) + begin / kPackedRows * tile_bytes);
+  part.weight.rows = end - begin;
+  if (part.bias != nullptr) part.bias += begin;
+  part.out.data += begin;
+  part.out.cols = end - begin;
+  return part;
+}
+
+// Tiles that fill all multiprocessors some times over, and what is left as a launch of its own,
+// divided otherwise: a last turn in which half of them rest is lost time. False: no gain.
+bool RunInTwo(Stream stream, const HalfRows& x, std::span<const HalfProduct> products,
+              const Plan& whole) {
+  constexpr double kGainLeast = 0.04;
+  if (whole.form == nullptr || whole.team > 1) return false;
+  const PackedTiling& tiling = whole.form->tiling;
+  if (tiling.tokens < 64) return false;  // the weights' memory has the time, and is never idle
+  const int64_t high = CeilDiv<int64_t>(x.rows, tiling.tokens);
+  const int64_t at_once = ThisGpu().multiprocessors / high;  // columns of tiles
+  int64_t columns = 0;
+  for (const HalfProduct& one : products)
+    columns += CeilDiv<int64_t>(one.weight.rows, 64 * tiling.groups);
+  if (at_once == 0 || columns <= at_once) return false;
+  int64_t left = columns / at_once * at_once;
+  std::vector<HalfProduct> first, second;
+  for (const HalfProduct& one : products) {
+    const int64_t rows = one.weight.rows;
+    const int64_t mine = std::min(left * 64 * tiling.groups, rows);
+    left -= CeilDiv<int64_t>(mine, 64 * tiling.groups);
+    if (mine > 0) first.push_back(RowsOf(one, 0, mine));
+    if (mine < rows) second.push_back(RowsOf(one, mine, rows));
+  }
+  if (second.empty()) return false;
+  const Plan head = BestPlan(x.rows, first, std::nullopt);
+  const Plan tail = BestPlan(x.rows, second, std::nullopt);
+  if (head.ns + tail.ns > (1 - kGainLeast) * whole.ns) return false;
+  Run(stream, x, first, head);
+  Run(stream, x, second, tail);
+  return true;
+}
+
 }  // namespace
 
 void RunPackedMany(Stream stream, const HalfRows& x, std::span<const HalfProduct> products,
                    std::optional<PackedTiling> tiling) {
-  const std::span<const Form> forms = FormsOf(products[0].weight.packed);
   for (size_t i = 0; i < products.size(); i += kMatrices) {
     const auto some = products.subspan(i, std::min<size_t>(kMatrices, products.size() - i));
-    const Form* best = nullptr;
-    int team = 1;
-    double least = 1e300;
-    for (const Form& form : forms) {
-      for (int size = 1; size <= form.tiling.team; size *= 2) {
-        if (tiling && (tiling->tokens != form.tiling.tokens ||
-                       tiling->groups != form.tiling.groups || tiling->team != size)) {
-          continue;
-        }
-        const double ns = form.ns(x.rows, some, size);
-        if (ns < least) least = ns, best = &form, team = size;
-      }
-    }
-    if (best != nullptr) best->launch(stream, x, some, team);
+    const Plan whole = BestPlan(x.rows, some, tiling);
+    if (tiling || !RunInTwo(stream, x, some, whole)) Run(stream, x, some, whole);
   }
 }
 

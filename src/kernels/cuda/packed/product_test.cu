@@ -131,7 +131,8 @@ TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
        {PackedTiling{8, 1, 1}, PackedTiling{8, 1, 4}, PackedTiling{16, 1, 2},
         PackedTiling{16, 1, 4}, PackedTiling{32, 1, 1}, PackedTiling{32, 1, 4},
         PackedTiling{64, 1, 2}, PackedTiling{64, 2, 1}, PackedTiling{64, 2, 2},
-        PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1}, PackedTiling{128, 2, 2},
+        PackedTiling{64, 2, 3}, PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1},
+        PackedTiling{128, 2, 2}, PackedTiling{128, 2, 3}, PackedTiling{128, 2, 4},
         PackedTiling{160, 2, 1}}) {
     if (tiling.tokens == 160 && PackedFormOf(GetParam()) == PackedForm::kSixes) continue;
     SCOPED_TRACE(std::to_string(tiling.tokens) + " / " + std::to_string(tiling.groups) + " / " +
