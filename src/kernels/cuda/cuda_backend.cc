@@ -326,18 +326,12 @@ KvView KvOf(const KvPlace& place, const KvShape& shape) {
   return view;
 }
 
-// Shared memory that attention over q8_0 takes, at most: pages as they are stored and widened.
-constexpr size_t kSharedOfQ8 = 136192;
-
 // Heads of a row that lie one behind another.
 HeadRows Heads(const ConstRows& x, int64_t width) { return {Raw(x.data), x.stride, width}; }
 
 }  // namespace
 
-bool CudaBackend::holds(DType kv) const {
-  memory_->Use();
-  return IsKvType(kv) && (kv != DType::kQ8_0 || ThisGpu().block_shared >= kSharedOfQ8);
-}
+bool CudaBackend::holds(DType kv) const { return IsKvType(kv); }
 
 // BF16 holds every value of MXFP4.
 DType CudaBackend::HeldAs(DType dtype) const {

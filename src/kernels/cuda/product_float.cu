@@ -254,6 +254,8 @@ bool Fits(const View& x) {
   return x.cols % T::kPiece == 0 && T::kBytes <= ThisGpu().block_shared;
 }
 
+static_assert(MoreTokens::kBytes <= kBlockSharedLeast);
+
 // The largest tiles of which most multiprocessors get one.
 void RunTiles(Stream stream, std::span<const FloatProduct> products, const View& x) {
   const int64_t enough = ThisGpu().multiprocessors * 3 / 4;

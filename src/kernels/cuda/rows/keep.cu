@@ -289,6 +289,7 @@ void ScoreKeys(Stream stream, const StepView& step, const KvView& kv, int q_head
   float2* const whole = sums + int64_t{kv.kv_heads} * call.pages * call.queries();
   const unsigned pages = unsigned(call.pages), heads = unsigned(kv.kv_heads);
   constexpr size_t kShared = sizeof(Shared), kMore = kShared + kTile * kKeys * sizeof(float);
+  static_assert(kMore <= kBlockSharedLeast);
   LaunchInTurn(PageSums, dim3(pages, heads, Blocks(call.queries(), kTile)), kThreads, kShared,
                stream, call, sums);
   LaunchInTurn(JoinSums, dim3(Blocks(call.queries(), 128), heads), 128, 0, stream, call, sums,

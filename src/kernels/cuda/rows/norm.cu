@@ -84,7 +84,7 @@ void Launch(Stream stream, const View& shape, int groups, const Op& op) {
   const int64_t n = shape.cols / groups;
   const int64_t parts = shape.rows * groups;
   const int64_t bytes = n * int64_t{sizeof(float)};
-  const size_t most = std::min<size_t>(kSharedBytes, ThisGpu().block_shared);
+  const size_t most = std::min<size_t>(kSharedBytes, ThisGpu().block_shared - 1024);
   if (n <= kNarrow || size_t(bytes) > most) {
     LaunchEarly(NarrowParts<Op>, Blocks(parts * kLanes, kThreads), kThreads, 0, stream, op, parts,
                 groups, n);

@@ -93,7 +93,7 @@ struct Channels {
         windows(weights + kReach * Count(heads)),
         mixed(windows + kReach * Count(heads)) {}
   static __host__ __device__ constexpr int Count(int heads) { return (2 + heads) * kDim; }
-  static size_t Bytes(int heads) { return size_t((2 * kReach + 1) * Count(heads)) * 4; }
+  static constexpr size_t Bytes(int heads) { return size_t((2 * kReach + 1) * Count(heads)) * 4; }
 };
 
 // The channel of the step's rows that is channel c of a block.
@@ -260,6 +260,7 @@ bool HasDeltaToken(const DeltaTokenLayer& layer) {
 
 void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
                 const View& a, const View& b, const View& z, const View& y) {
+  static_assert(kSharedBytes + Channels::Bytes(kHeadsMost) <= kBlockSharedLeast);
   const int heads = layer.shape.heads / layer.shape.key_heads;
   const dim3 grid(unsigned(layer.shape.key_heads * kCluster), unsigned(step.sequence_count));
   LaunchEarly(DeltaTokenKernel, grid, kThreads, kSharedBytes + Channels::Bytes(heads), stream,

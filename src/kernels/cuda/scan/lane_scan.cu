@@ -14,8 +14,6 @@
 namespace reprise::cuda {
 namespace {
 
-constexpr int kTokens = 16;  // of a stage
-
 struct Operands {
   HeadRows along_keys[5];
   HeadRows scalars[2];
@@ -107,6 +105,8 @@ __device__ __forceinline__ void CopyTokens(float* to, const HeadRows& from, int6
 // longer. Readers may read one token too far.
 template <Rule kRule, int kKeys, int kBlockColumns>
 struct Stage {
+  // As many as leave room for all stages on every GPU.
+  static constexpr int kTokens = kAlongKeys<kRule> * kKeys > 512 ? 8 : 16;
   static constexpr int kColumnsAt = kTokens * kAlongKeys<kRule> * kKeys;
   static constexpr int kScalarsAt = kColumnsAt + kTokens * kBlockColumns;
   static constexpr int kFloats = kScalarsAt + (kTokens + 1) * 4;
@@ -147,7 +147,7 @@ template <typename Operands>
 __device__ void CopyAll(const Call& call, const BlockPlace& place, Ring<Operands::kCount>* ring,
                         float* stages) {
   int stage = 0, parity = 1;
-  for (int t = 0; t < place.sequence.row_count; t += kTokens) {
+  for (int t = 0; t < place.sequence.row_count; t += Operands::kTokens) {
     WaitBarrier(&ring->empty[stage], parity);
     Operands::Ask(call, place, t, stages + stage * Operands::kFloats);
     ArriveWhenCopied(&ring->full[stage]);
@@ -169,7 +169,7 @@ class TokenReader {
   // The next token; nothing that means anything behind the last one. The branch at its end keeps
   // the compiler from moving loads to where they are needed.
   __device__ __forceinline__ void Next(Token<kRule, kKeys, kColumns>* token) {
-    token->LoadKeys(keys_, kTokens * kKeys);
+    token->LoadKeys(keys_, Operands::kTokens * kKeys);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) token->in[c] = LoadShared(columns_ + 4 * c);
     if constexpr (kScalars < kRule >> 0) {
@@ -186,7 +186,7 @@ class TokenReader {
   // To the next stage, where there is one; this thread has all of the last.
   __device__ __forceinline__ void Turn() {
     if (left_ == 0) return;
-    room_ = min(left_, kTokens);
+    room_ = min(left_, Operands::kTokens);
     left_ -= room_;
     if (stage_ >= 0) ArriveAsWarp(&ring_->empty[stage_]);
     if (++stage_ == Operands::kCount) stage_ = 0, parity_ ^= 1;
@@ -342,6 +342,7 @@ void Launch(Stream stream, const Call& call) {
   constexpr int kBlockColumns = kRunners / kLanes * kColumns;
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
   constexpr size_t kShared = sizeof(float) * Operands::kFloats * Operands::kCount;
+  static_assert(kShared <= kBlockSharedLeast);
   const auto kernel = ScanKernel<kRule, kKeys, kColumns, kRunners>;
   const dim3 grid(unsigned(call.shape.heads * CeilDiv(call.shape.columns, kBlockColumns)),
                   unsigned(call.step.sequence_count));

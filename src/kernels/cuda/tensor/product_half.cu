@@ -154,6 +154,7 @@ template <int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
 void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                 const HalfGroups& groups, const float* bias, const View& out) {
   constexpr size_t kShared = size_t{kStages} * (kBlockRows + kBlockColumns) * kDepth * 2;
+  static_assert(kShared <= kBlockSharedLeast);
   const auto kernel = ManyRowsKernel<kBlockRows, kBlockColumns, kWarpRows, kWarpColumns>;
   const dim3 grid(unsigned(CeilDiv<int64_t>(weight.rows, kBlockColumns)),
                   unsigned(TileBound(out.rows, kBlockRows, groups)));

@@ -285,6 +285,7 @@ template <DType kType, int kN, int kWarps>
 void Launch(Stream stream, std::span<const ProductOperands> products, int64_t slots) {
   using S = Shape<kType, kN, kWarps>;
   constexpr size_t kBytes = S::kBuffers * sizeof(Round<S>);
+  static_assert(kBytes <= kBlockSharedLeast);
   const ProductList list(products, kRows);
   const dim3 grid(unsigned(list.begin[ProductList::kMost]),
                   GroupCount(products[0], slots, S::kTokens));

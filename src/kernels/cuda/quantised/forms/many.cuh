@@ -463,7 +463,8 @@ void Launch(Stream stream, const ProductOperands& operands, int64_t slots) {
   LaunchInTurn(ManyProducts<kType, TileOf>, grid, TileOf::kThreads, kBytes, stream, operands);
 }
 
-// Large tiles where they are enough to fill a GPU. `tokens`: about how many rows share weights.
+// Large tiles where they are enough to fill a GPU; fewer stages where blocks have little room.
+// `tokens`: about how many rows share weights.
 template <DType kType>
 void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
   // Sums of 256-blocks take registers beside the totals: half the tokens, two blocks at a time.
@@ -473,12 +474,17 @@ void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, i
   if (warpgroup::Fits<kType>(operands, tokens)) return warpgroup::Launch<kType>(stream, operands);
   constexpr int64_t kEnough = 120;
   const bool room = sizeof(Shared<kType, Large>) <= ThisGpu().block_shared;
+  constexpr bool kFitsAll = sizeof(Shared<kType, Small>) <= kBlockSharedLeast;
   const int64_t tiles =
       int64_t{Blocks(operands.y.cols, Large::kRows)} * Blocks(slots, Large::kTokens);
   if (room && tokens >= 96 && tiles >= kEnough) {
     Launch<kType, Large>(stream, operands, slots);
-  } else {
+  } else if (kFitsAll || sizeof(Shared<kType, Small>) <= ThisGpu().block_shared) {
     Launch<kType, Small>(stream, operands, slots);
+  } else if constexpr (!kFitsAll) {
+    using Least = Tile<1, 4, 4, 2, 2>;
+    static_assert(sizeof(Shared<kType, Least>) <= kBlockSharedLeast);
+    Launch<kType, Least>(stream, operands, slots);
   }
 }
 

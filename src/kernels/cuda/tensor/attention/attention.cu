@@ -210,8 +210,51 @@ __device__ __forceinline__ void AttendStaged(const AttentionCall& call,
   }
 }
 
+// The same where a block has room for one part of a page: values come when the keys are not needed
+// any more, and nothing arrives ahead.
+template <KvType kStored, int kHead, int kValue, int kPart>
+__device__ __forceinline__ void AttendTight(const AttentionCall& call, const SequenceView& sequence,
+                                            const PageRange& pages, const TileWork& work,
+                                            Running<kPart>& all) {
+  constexpr Half kType = kHalfOf<kStored>;
+  const KvView& kv = call.kv;
+  Running<kPart> running;
+  const auto load = [&](auto width, int page, int64_t offset, int dim) {
+    constexpr int kWidth = decltype(width)::value;
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* part = call.step.block_memory + int64_t{id} * call.step.block_bytes + offset;
+    const int rows = min(kKeys, pages.held - page * kKeys);
+    __syncthreads();  // all have read what lies there
+    if constexpr (kStored == KvType::kQ8) {
+      WidenPage<kWidth>(work.k_page, CodesOfHead(part, work.head, dim), dim, rows);
+    } else {
+      const auto* from = reinterpret_cast<const uint16_t*>(part) + int64_t{work.head} * kKeys * dim;
+      LoadPage<kWidth>(work.k_page, from, dim, {0, kKeys, rows});
+      CommitAsync();
+      WaitAsync<0>();
+    }
+    __syncthreads();
+  };
+  for (int page = pages.begin; page < pages.end; ++page) {
+    load(std::integral_constant<int, kHead>{}, page, kv.k_offset, kv.head_dim);
+    PageScores score = {};
+    Score<kType, kHead>(work.q, work.k_page, score);
+    float top[2];
+    Weigh<false, true>(call.params, work.rows, page, score, top);
+    if (!kv.value_in_key) {
+      load(std::integral_constant<int, kValue>{}, page, kv.v_offset, kv.value_dim);
+    }
+    JoinPage<kType, kPart>(top, score, work.k_page + work.first_channel, work.v_pitch, running);
+    EndPage(call, sequence, work, pages, page, running, all);
+  }
+}
+
+// Where the pages of a block lie: keys and values beside each other, and those of q8_0 as they are
+// stored, too; or one of them at a time.
+enum class PageRoom { kAll, kTight };
+
 // kSplit warps share a tile of queries and divide the channels of the values.
-template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
+template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit, PageRoom kRoom>
 __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall call) {
   constexpr Half kType = kHalfOf<kStored>;
   constexpr int kTiles = kWarps / kSplit;
@@ -252,7 +295,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   };
   const auto rows_of = [&](int of) { return PageRows{0, kKeys, last + 1 - of * kKeys}; };
   // Of the first page, what earlier steps have stored: nothing in this one touches it.
-  constexpr bool kEarly = kStored != KvType::kQ8;
+  constexpr bool kEarly = kStored != KvType::kQ8 && kRoom == PageRoom::kAll;
   const int stored = min(kKeys, max(0, sequence.position - page * kKeys));
   if constexpr (kEarly) {
     load_keys(page, {0, stored, stored});
@@ -274,7 +317,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   const TileWork work{rows,   place,  head,   first_channel, q_tile + tile * 16 * kPitch<kHead>,
                       k_page, v_page, v_pitch};
   const PageRange pages{page, page_end, last + 1};
-  if constexpr (kStored == KvType::kQ8) {
+  if constexpr (kRoom == PageRoom::kTight) {
+    AttendTight<kStored, kHead, kValue>(call, sequence, pages, work, all);
+  } else if constexpr (kStored == KvType::kQ8) {
     AttendStaged<kHead, kValue>(call, sequence, pages, work, all);
   } else {
     Running<kPart> running;
@@ -510,17 +555,35 @@ bool IsDeep(const AttentionCall& call, const DepthView& depth) {
          int64_t{call.step.rows} * call.group < kTiles * kTileQueries * call.step.sequence_count;
 }
 
-template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
+// Bytes of shared memory of a block.
+template <KvType kStored, int kHead, int kValue, int kTiles>
+constexpr size_t SharedOf(PageRoom room, int head_dim, int value_dim, bool value_in_key) {
+  const bool values = room == PageRoom::kAll && !value_in_key;
+  const size_t staged = kStored != KvType::kQ8 || room == PageRoom::kTight ? 0
+                        : value_in_key                                     ? PartBytes(head_dim)
+                                       : PartBytes(head_dim) + PartBytes(value_dim);
+  return 2 * size_t(kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
+                    (values ? kKeys * kPitch<kValue> : 0)) +
+         staged;
+}
+
+template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit,
+          PageRoom kRoom = PageRoom::kAll>
 void LaunchTensor(Stream stream, AttentionCall call, const PageParts& division) {
   constexpr int kTiles = kWarps / kSplit;
+  constexpr auto kSharedOf = SharedOf<kStored, kHead, kValue, kTiles>;
   const KvView& kv = call.kv;
-  const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
-                        (kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
-  size_t shared = 2 * values;
-  if (kStored == KvType::kQ8) {
-    shared += PartBytes(kv.head_dim) + (kv.value_in_key ? 0 : PartBytes(kv.value_dim));
+  const size_t shared = kSharedOf(kRoom, kv.head_dim, kv.value_dim, kv.value_in_key);
+  // Of shapes that do not fit every GPU there are two forms.
+  constexpr size_t kMost = kSharedOf(kRoom, kHead, kValue, false);
+  if constexpr (kMost > kBlockSharedLeast) {
+    static_assert(kRoom == PageRoom::kAll);
+    if (shared > ThisGpu().block_shared) {
+      return LaunchTensor<kStored, kHead, kValue, kWarps, kSplit, PageRoom::kTight>(stream, call,
+                                                                                    division);
+    }
   }
-  const auto kernel = TensorAttention<kStored, kHead, kValue, kWarps, kSplit>;
+  const auto kernel = TensorAttention<kStored, kHead, kValue, kWarps, kSplit, kRoom>;
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t blocks = std::min(
