@@ -2,6 +2,7 @@
 
 DEVICE = [("device_test", "src/device/device_test")]
 MODEL = [("model_test", "src/model/model_test")]
+KERNELS = [("kernels_test", "src/kernels/kernels_test")]
 
 MUTANTS = [
     ("layers_all_at_home", "src/model/layers/step.h", "return On(placement_.OfLayer(layer));",
@@ -22,4 +23,6 @@ MUTANTS = [
     ("pages_of_neighbours_given_back", "src/device/joined/joined_memory.cc", "if (--part.users[page] == 0) {",
      "if (--part.users[page] < 9) {", DEVICE),
     ("room_of_the_widest", "src/device/joined/joined_memory.cc", "room = std::min(room, uint64_t", "room = std::max(room, uint64_t", DEVICE),
+    ("instructions_in_one_step", "src/kernels/reference/gpu/tensor_core.cc", "k += core.step) sum", "k += 16) sum", KERNELS),
+    ("any_tensor_core_will_do", "src/kernels/reference/gpu/tensor_probe.cc", "  return std::nullopt;", "  return kStepsOf16;", KERNELS),
 ]

@@ -17,6 +17,7 @@
 #include "kernels/reference/gpu/lane_scan.h"
 #include "kernels/reference/gpu/paged_attention.h"
 #include "kernels/reference/gpu/power2.h"
+#include "kernels/reference/gpu/tensor_probe.h"
 #include "tensor/half.h"
 
 namespace reprise::reference {
@@ -24,14 +25,15 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// A step whose pairs are (a[i], b[i]) in f16, the rest zero.
-float Step(std::vector<std::pair<float, float>> pairs, float c) {
+// An instruction whose pairs are (a[i], b[i]) in f16, the rest zero.
+float Step(const std::vector<std::pair<float, float>>& pairs, float c,
+           TensorCore core = kStepsOf16) {
   uint16_t a[kTensorStep] = {}, b[kTensorStep] = {};
   for (size_t i = 0; i < pairs.size(); ++i) {
     a[i] = F32ToF16(pairs[i].first);
     b[i] = F32ToF16(pairs[i].second);
   }
-  return TensorStep(Half::kF16, a, b, c);
+  return TensorChain(core, Half::kF16, a, b, kTensorStep, c);
 }
 
 TEST(TensorStepTest, SmallIntegersAreExact) {
@@ -62,7 +64,7 @@ TEST(TensorStepTest, ZerosDoNotMoveTheLargest) {
   uint16_t a[kTensorStep] = {}, b[kTensorStep] = {};
   a[0] = F32ToBF16(0x1p-60f), b[0] = F32ToBF16(0x1p-60f);
   b[1] = F32ToBF16(0x1p120f);  // times zero
-  EXPECT_EQ(TensorStep(Half::kBF16, a, b, 0), 0x1p-120f);
+  EXPECT_EQ(TensorStep(kStepsOf16, Half::kBF16, a, b, 0), 0x1p-120f);
 }
 
 TEST(TensorStepTest, NoZeroIsNegative) {
@@ -107,10 +109,167 @@ TEST(TensorStepTest, BitsAreThoseOfTheDevice) {
       uint16_t a[kTensorStep], b[kTensorStep];
       for (int k = 0; k < kTensorStep; ++k) a[k] = finite(), b[k] = finite();
       const float c = std::bit_cast<float>(uint32_t(rng.Next()));
-      all.Add(TensorStep(type, a, b, std::isfinite(c) ? c : 0.0f));
+      all.Add(TensorStep(kStepsOf16, type, a, b, std::isfinite(c) ? c : 0.0f));
     }
   }
   EXPECT_EQ(all.value(), 8884804756693450163u);
+}
+
+// --- Steps of 8: what cards before 9.0 compute ---------------------------------------------
+
+// One place less than Hopper's: 1 + 4 x 2^-25 is 1, and 2^-24 is kept.
+TEST(StepsOf8Test, TermsAreCutTwentyFourPlacesBelowTheLargest) {
+  const float tiny = 0x1p-12f, less = 0x1p-13f;
+  EXPECT_EQ(Step({{tiny, less}, {tiny, less}, {tiny, less}, {tiny, less}}, 1.0f, kStepsOf8), 1.0f);
+  EXPECT_EQ(Step({{tiny, less}, {tiny, less}, {tiny, less}, {tiny, less}}, 1.0f), 1.0f + 0x1p-23f);
+  EXPECT_EQ(Step({{tiny, tiny}, {tiny, tiny}}, 1.0f, kStepsOf8), 1.0f + 0x1p-23f);
+  EXPECT_EQ(Step({{tiny, tiny}}, 1.0f, kStepsOf8), 1.0f);
+  EXPECT_EQ(Step({{-tiny, tiny}, {-tiny, tiny}, {-tiny, tiny}}, -1.0f, kStepsOf8),
+            -1.0f - 0x1p-23f);
+}
+
+// What an instruction does with its second half happens to what its first half left.
+TEST(StepsOf8Test, AnInstructionIsTwoOfThemInOrder) {
+  const std::pair<float, float> large{0x1p12f, 0x1p12f}, minus{-0x1p12f, 0x1p12f}, one{1, 1};
+  std::vector<std::pair<float, float>> pairs(kTensorStep, {0.0f, 0.0f});
+  pairs[0] = large, pairs[1] = one, pairs[8] = minus;
+  EXPECT_EQ(Step(pairs, 0, kStepsOf8), 0.0f);
+  std::swap(pairs[1], pairs[9]);
+  EXPECT_EQ(Step(pairs, 0, kStepsOf8), 1.0f);
+  EXPECT_EQ(Step(pairs, 0), 1.0f);
+  std::swap(pairs[9], pairs[1]);
+  EXPECT_EQ(Step(pairs, 0), 1.0f);
+}
+
+TEST(StepsOf8Test, WhatIsExactIsTheSame) {
+  EXPECT_EQ(Step({{3, 5}, {-7, 2}, {100, 100}}, 0.5f, kStepsOf8), 10001.5f);
+  EXPECT_EQ(Step({{kInf, -1}}, 5, kStepsOf8), -kInf);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{kInf, 0}}, 0, kStepsOf8)), 0x7FFFFFFFu);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{1, 1}, {-1, 1}}, -0.0f, kStepsOf8)), 0u);
+}
+
+// The published experiments on accumulators: 1 and so many products of 2^-24 or 2^-25 in a step
+// show how many places an adder keeps beyond those of f32, none on V100, one on A100, two and more
+// on H100 (Fasi, Higham, Mikaitis and Pranesh 2021; Li and others, arXiv 2403.00232); how many
+// products are added at once shows where a large one still hides the next.
+TEST(TensorCoreTest, PublishedExperiments) {
+  const auto sum_of = [](TensorCore core, int count, float product) {
+    std::vector<std::pair<float, float>> pairs(size_t(count), {product, 1});
+    return Step(pairs, 1.0f, core);
+  };
+  constexpr TensorCore kVolta{4, 23};
+  const float quarter = 0x1p-24f, eighth = 0x1p-24f / 2;
+  EXPECT_EQ(sum_of(kVolta, 4, quarter), 1.0f);
+  EXPECT_EQ(sum_of(kStepsOf8, 4, quarter), 1.0f + 0x1p-22f);
+  EXPECT_EQ(sum_of(kStepsOf16, 4, quarter), 1.0f + 0x1p-22f);
+  // 2^-25 is no f16: a product of two.
+  const auto eighths = [&](TensorCore core, int count) {
+    std::vector<std::pair<float, float>> pairs(size_t(count), {0x1p-12f, eighth * 0x1p12f});
+    return Step(pairs, 1.0f, core);
+  };
+  EXPECT_EQ(eighths(kStepsOf8, 8), 1.0f);
+  EXPECT_EQ(eighths(kStepsOf16, 8), 1.0f + 0x1p-22f);
+  // One 2^-24 in each half: together they count, one at a time they do not.
+  std::vector<std::pair<float, float>> halves(kTensorStep, {0.0f, 0.0f});
+  halves[3] = halves[12] = {quarter, 1};
+  EXPECT_EQ(Step(halves, 1.0f, kStepsOf16), 1.0f + 0x1p-23f);
+  EXPECT_EQ(Step(halves, 1.0f, kStepsOf8), 1.0f);
+}
+
+// The published formula in double precision, which has room for all of it: significands of L
+// products and of c, scaled to the largest exponent, cut at F places, added, cut to f32.
+float ByFormula(TensorCore core, const float* a, const float* b, float c) {
+  std::vector<double> significand;
+  std::vector<int> exponent;
+  const auto part = [](float x, int* e) {
+    const double half = std::frexp(double(x), e);
+    *e -= 1;
+    return 2 * half;
+  };
+  int largest = -1000;
+  const auto add = [&](double s, int e) {
+    significand.push_back(s), exponent.push_back(e);
+    if (s != 0) largest = std::max(largest, e);
+  };
+  for (int i = 0; i < core.step; ++i) {
+    int of_a = 0, of_b = 0;
+    const double s = part(a[i], &of_a) * part(b[i], &of_b);
+    add(s, of_a + of_b);
+  }
+  int of_c = 0;
+  const double s = part(c, &of_c);
+  add(s, of_c);
+  double sum = 0;
+  for (size_t i = 0; i < significand.size(); ++i) {
+    sum += std::trunc(std::ldexp(significand[i], exponent[i] - largest + core.fraction));
+  }
+  if (sum == 0) return 0;
+  int of_sum = 0;
+  const double m = std::trunc(std::ldexp(std::frexp(sum, &of_sum), 24));
+  return float(std::ldexp(m, of_sum - 24 + largest - core.fraction));
+}
+
+TEST(TensorCoreTest, EqualsThePublishedFormula) {
+  Rng rng(11);
+  const auto draw = [&](int low, int count) {
+    const float x = 1 + float(rng.Next() % 1024) / 1024;
+    const int exponent = low + int(rng.Next() % uint64_t(count));
+    return rng.Next() % 8 == 0 ? 0.0f : std::ldexp(rng.Next() % 2 ? x : -x, exponent);
+  };
+  for (const TensorCore core : {kStepsOf8, kStepsOf16, TensorCore{4, 23}}) {
+    for (int i = 0; i < 20'000; ++i) {
+      const int low = -int(rng.Next() % 14), count = 1 + int(rng.Next() % 14);
+      float a[kTensorStep], b[kTensorStep];
+      uint16_t half_a[kTensorStep], half_b[kTensorStep];
+      for (int k = 0; k < core.step; ++k) {
+        a[k] = draw(low, count), b[k] = draw(low, count);
+        half_a[k] = F32ToF16(a[k]), half_b[k] = F32ToF16(b[k]);
+      }
+      const float c = draw(-20, 40);
+      ASSERT_EQ(std::bit_cast<uint32_t>(TensorStep(core, Half::kF16, half_a, half_b, c)),
+                std::bit_cast<uint32_t>(ByFormula(core, a, b, c)))
+          << core.step << " " << i;
+    }
+  }
+}
+
+// --- Which of them a GPU has ---------------------------------------------------------------
+
+// Those that are judged: the specification takes longer than a GPU.
+std::vector<float> OutputsOf(const TensorProbe& probe, TensorCore core) {
+  std::vector<float> outputs(probe.c().size());
+  for (int tile = 0; tile < TensorProbe::kTiles; ++tile) {
+    for (int i = 0; i < TensorProbe::kJudged; ++i) {
+      const int at = TensorProbe::Judged(tile, i);
+      outputs[size_t(tile) * TensorProbe::kC + size_t(at)] = probe.Expected(core, tile, at);
+    }
+  }
+  return outputs;
+}
+
+TEST(TensorProbeTest, TellsTheSpecifiedFromEachOtherAndFromOthers) {
+  const TensorProbe probe(Half::kF16);
+  EXPECT_EQ(probe.Judge(OutputsOf(probe, kStepsOf8)), kStepsOf8);
+  EXPECT_EQ(probe.Judge(OutputsOf(probe, kStepsOf16)), kStepsOf16);
+  // The neighbours of both: another number of places, of products, or both.
+  for (const TensorCore other : {TensorCore{4, 23}, TensorCore{8, 23}, TensorCore{8, 25},
+                                 TensorCore{16, 24}, TensorCore{16, 26}, TensorCore{4, 24}}) {
+    EXPECT_EQ(probe.Judge(OutputsOf(probe, other)), std::nullopt)
+        << other.step << " " << other.fraction;
+  }
+}
+
+TEST(TensorProbeTest, OutputsThatAreAnythingElseAreRefused) {
+  const TensorProbe probe(Half::kBF16);
+  std::vector<float> outputs = OutputsOf(probe, kStepsOf16);
+  EXPECT_EQ(probe.Judge(outputs), kStepsOf16);
+  // One place of all tiles wrong by one bit: a lane that computes otherwise.
+  for (size_t tile = 0; tile < TensorProbe::kTiles; ++tile) {
+    float& one = outputs[tile * TensorProbe::kC + 77];
+    one = std::bit_cast<float>(std::bit_cast<uint32_t>(one) ^ 1);
+  }
+  EXPECT_EQ(probe.Judge(outputs), std::nullopt);
+  EXPECT_EQ(probe.Judge(std::vector<float>(outputs.size(), 0.0f)), std::nullopt);
 }
 
 TEST(TensorDotTest, SlicesOf512AreAddedInOrder) {
@@ -118,10 +277,10 @@ TEST(TensorDotTest, SlicesOf512AreAddedInOrder) {
   std::vector<uint16_t> a(1300), b(1300);
   for (auto& x : a) x = F32ToF16(float(rng.Next() % 1000) / 500 - 1);
   for (auto& x : b) x = F32ToF16(float(rng.Next() % 1000) / 500 - 1);
-  const float first = TensorChain(Half::kF16, a.data(), b.data(), 512);
-  const float second = TensorChain(Half::kF16, a.data() + 512, b.data() + 512, 512);
-  const float third = TensorChain(Half::kF16, a.data() + 1024, b.data() + 1024, 276);
-  EXPECT_EQ(TensorDot(a.data(), b.data(), 1300), (first + second) + third);
+  const float first = TensorChain(kStepsOf16, Half::kF16, a.data(), b.data(), 512);
+  const float second = TensorChain(kStepsOf16, Half::kF16, a.data() + 512, b.data() + 512, 512);
+  const float third = TensorChain(kStepsOf16, Half::kF16, a.data() + 1024, b.data() + 1024, 276);
+  EXPECT_EQ(TensorDot(kStepsOf16, a.data(), b.data(), 1300), (first + second) + third);
 }
 
 TEST(RoundRowTest, LargeRowsAreScaledByAPowerOfTwo) {
@@ -183,7 +342,7 @@ TEST(PagedAttentionTest, ComputesAttention) {
                      std::min(kPage, kLength - page * kPage)});
   }
   std::vector<float> out(kDim);
-  AttendPages({Half::kF16, kDim, kDim, kDim, 0.3f, 0}, q.data(), pages, out.data());
+  AttendPages({kStepsOf16, Half::kF16, kDim, kDim, kDim, 0.3f, 0}, q.data(), pages, out.data());
   std::vector<double> weight(kLength);
   double sum = 0;
   for (int c = 0; c < kLength; ++c) {
@@ -204,7 +363,7 @@ TEST(PagedAttentionTest, WhatIsNotVisibleDoesNotMatter) {
   constexpr int kDim = 16;
   std::vector<float> q(kDim, 0.5f), out(kDim), again(kDim);
   std::vector<uint16_t> k(kPage * kDim, F32ToF16(0.25f)), v(kPage * kDim, F32ToF16(2));
-  const PagedQuery query{Half::kF16, kDim, kDim, kDim, 1, 0};
+  const PagedQuery query{kStepsOf16, Half::kF16, kDim, kDim, kDim, 1, 0};
   const PageView page{k.data(), v.data(), 3, 10};
   AttendPages(query, q.data(), {&page, 1}, out.data());
   for (int c = 0; c < kPage; ++c) {
@@ -230,7 +389,8 @@ TEST(PagedAttentionTest, PagesAreJoinedInGroups) {
   pages[0].v = large.data();
   const auto mean = [&](int first_page) {
     std::vector<float> out(kDim);
-    AttendPages({Half::kF16, kDim, kDim, kDim, 1, 0, first_page}, q.data(), pages, out.data());
+    AttendPages({kStepsOf16, Half::kF16, kDim, kDim, kDim, 1, 0, first_page}, q.data(), pages,
+                out.data());
     return out[3] * kPages;
   };
   EXPECT_EQ(mean(0), 0x1p15f + 0x1p-6f);

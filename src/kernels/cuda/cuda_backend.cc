@@ -27,6 +27,7 @@
 #include "kernels/cuda/start/arrays.h"
 #include "kernels/cuda/start/embed.h"
 #include "kernels/cuda/tensor/attention/attention.h"
+#include "kernels/cuda/tensor/this_core.h"
 #include "kernels/cuda/views.h"
 #include "tensor/kv_row.h"
 
@@ -59,11 +60,13 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
                               "ARCHITECTURES=" +
                               major + minor + (device.major == 9 ? "a" : "") + "-real");
   }
+  REPRISE_ASSIGN(const reference::TensorCore core, ThisTensorCore());
   return std::unique_ptr<Backend>(
-      new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads)));
+      new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads), core));
 }
 
-CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads)
+CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads,
+                         reference::TensorCore core)
     : memory_(std::move(memory)),
       threads_(std::move(threads)),
       upload_(*memory_),
@@ -73,8 +76,9 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
-  // Tensor cores of other architectures add otherwise (reference/gpu/tensor_core.h).
-  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 5";
+  // What the bits follow from, whatever the GPU is called: state goes on where it is the same.
+  numerics_ = "reprise cuda 6, tensor cores " + std::to_string(core.step) + "/" +
+              std::to_string(core.fraction) + (ThisGpu().packs() ? ", packed" : ", integers");
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
+#include "kernels/reference/gpu/tensor_core.h"
 
 namespace reprise::cuda {
 
@@ -159,7 +160,8 @@ class CudaBackend final : public Backend {
                   const ConstRows& v) override;
 
  private:
-  CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads);
+  CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads,
+              reference::TensorCore core);
   void RunAttend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
                  const ConstRows& q, const Rows& out);

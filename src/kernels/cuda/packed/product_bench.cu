@@ -117,8 +117,8 @@ void Check(DType dtype) {
           reference::RoundRow({x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
       for (int64_t r = t % 11; r < shape.outputs; r += 11, ++tried) {
         reference::HalfWeights(dtype, blocks.data() + size_t(r) * stride, w);
-        const float want =
-            reference::TensorProduct(w.data(), row.data(), shape.cols, row_scale, nullptr);
+        const float want = reference::TensorProduct(TheCore(), w.data(), row.data(), shape.cols,
+                                                    row_scale, nullptr);
         const float got = expected[size_t(t * shape.outputs + r)];
         if (Bits(want) != Bits(got) && ++wrong < 4) {
           std::printf("  row %d output %d: %g for %g\n", int(t), int(r), got, want);

@@ -82,11 +82,11 @@ void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
         reference::RoundRow({x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
     for (int64_t r = t % step; r < shape.outputs; r += step) {
       const float expected =
-          reference::TensorProduct(first.halves.data() + r * shape.cols, row.data(), shape.cols,
-                                   row_scale, &bias[size_t(r)]);
+          reference::TensorProduct(TheCore(), first.halves.data() + r * shape.cols, row.data(),
+                                   shape.cols, row_scale, &bias[size_t(r)]);
       different += Bits(got[size_t(t * shape.outputs + r)]) != Bits(expected);
       if (r >= second.layout.rows) continue;
-      const float plain = reference::TensorProduct(second.halves.data() + r * shape.cols,
+      const float plain = reference::TensorProduct(TheCore(), second.halves.data() + r * shape.cols,
                                                    row.data(), shape.cols, row_scale, nullptr);
       different += Bits(got_other[size_t(t * second.layout.rows + r)]) != Bits(plain);
     }

@@ -31,7 +31,7 @@ __global__ void StepKernel(const uint16_t* a, const uint16_t* b, const float* c,
   };
   const int n = threadIdx.x / 16, k = threadIdx.x % 16;
   shared[k / 8 * 64 + n * 8 + k % 8] = b[n * 16 + k];
-  asm volatile("fence.proxy.async.shared::cta;");
+  if constexpr (kSinceHopper) asm volatile("fence.proxy.async.shared::cta;");
   __syncthreads();
   const uint32_t fragment[4] = {pair(a, rows + g, 2 * t), pair(a, rows + g + 8, 2 * t),
                                 pair(a, rows + g, 2 * t + 8), pair(a, rows + g + 8, 2 * t + 8)};
@@ -119,17 +119,26 @@ TEST_P(StepTest, EqualsMmaAndWgmma) {
   (type == Half::kF16 ? StepKernel<Half::kF16> : StepKernel<Half::kBF16>)<<<kTiles, 128>>>(
       device_a.data(), device_b.data(), device_c.data(), mma.data(), wgmma.data());
   const std::vector<float> by_mma = mma.Read(), by_wgmma = wgmma.Read();
+  const reference::TensorCore core = TheCore();
   std::atomic<int64_t> different{0};
   ParallelFor(kTiles, [&](int64_t tile) {
     for (int i = 0; i < 512; ++i) {
       const size_t at = size_t(tile * 512 + i);
-      const float expected = reference::TensorStep(type, &a[size_t(tile * 1024 + i / 8 * 16)],
-                                                   &b[size_t(tile * 128 + i % 8 * 16)], c[at]);
+      const float expected =
+          reference::TensorChain(core, type, &a[size_t(tile * 1024 + i / 8 * 16)],
+                                 &b[size_t(tile * 128 + i % 8 * 16)], 16, c[at]);
       different += Bits(by_mma[at]) != Bits(expected) || Bits(by_wgmma[at]) != Bits(expected);
     }
   });
   EXPECT_EQ(different, 0) << inputs.name;
 }
+// What the GPU is found to compute is what is known of its kind.
+TEST(ThisTensorCoreTest, IsThatOfTheComputeCapability) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  EXPECT_EQ(TheCore(), major < 9 ? reference::kStepsOf8 : reference::kStepsOf16);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, StepTest,
                          ::testing::Combine(::testing::Values(Half::kF16, Half::kBF16),
                                             ::testing::Range(size_t{0}, std::size(kInputs))));

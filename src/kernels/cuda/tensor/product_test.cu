@@ -79,12 +79,13 @@ void ExpectSpecification(float weight_scale, const ProductCase& shape, const Run
         reference::RoundRow({x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
     for (int64_t r = t % step; r < shape.outputs; r += step) {
       const float expected =
-          reference::TensorProduct(weights.data() + r * stride, row.data(), stride,
+          reference::TensorProduct(TheCore(), weights.data() + r * stride, row.data(), stride,
                                    row_scale * weight_scale, &bias[size_t(r)]);
       different += Bits(got[size_t(t * shape.outputs + r)]) != Bits(expected);
       if (shape.outputs == 1) continue;
-      const float plain = reference::TensorProduct(weights.data() + r * stride, row.data(), stride,
-                                                   row_scale * (2 * weight_scale), nullptr);
+      const float plain =
+          reference::TensorProduct(TheCore(), weights.data() + r * stride, row.data(), stride,
+                                   row_scale * (2 * weight_scale), nullptr);
       const float* other = others.data() + t * (shape.outputs / 2 + 1);
       if (r < shape.outputs / 2) different += Bits(other[r]) != Bits(plain);
       if (r == 0) different += Bits(other[shape.outputs / 2]) != Bits(plain);
@@ -227,7 +228,7 @@ TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
             {x.data() + row[size_t(s)] * kCols, size_t(kCols)}, rounded_row.data());
         for (int64_t r = 0; r < kOutputs; ++r) {
           const float expected = reference::TensorProduct(
-              weights.data() + (e * kOutputs + r) * kCols, rounded_row.data(), kCols,
+              TheCore(), weights.data() + (e * kOutputs + r) * kCols, rounded_row.data(), kCols,
               row_scale * weight_scale[size_t(e)], nullptr);
           different += Bits(got[size_t(s * kOutputs + r)]) != Bits(expected);
         }

@@ -9,10 +9,20 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
+#include "kernels/cuda/tensor/this_core.h"
+
 // What tests of tensor cores have in common: values, and the specification on all cores.
 namespace reprise::cuda {
 
 inline uint32_t Bits(float x) { return std::bit_cast<uint32_t>(x); }
+
+// What this GPU is held to.
+inline reference::TensorCore TheCore() {
+  const Result<reference::TensorCore>& core = ThisTensorCore();
+  CHECK(core.ok());
+  return *core;
+}
 
 // Normal with a deviation; the same for the same seed.
 inline std::vector<float> RandomFloats(size_t count, unsigned seed, float deviation) {

@@ -27,7 +27,7 @@ Softmax SoftmaxOf(const PagedQuery& query, const uint16_t* q, const PageView& pa
   float score[kPage];
   float max = -std::numeric_limits<float>::infinity();
   for (int c = page.first; c < page.end; ++c) {
-    float s = TensorChain(query.type, q, page.k + c * query.head_dim, query.head_dim);
+    float s = TensorChain(query.core, query.type, q, page.k + c * query.head_dim, query.head_dim);
     if (query.softcap != 0) s = query.softcap * Tanh(s * query.scale / query.softcap);
     score[c] = s;
     max = s > max ? s : max;
@@ -39,7 +39,7 @@ Softmax SoftmaxOf(const PagedQuery& query, const uint16_t* q, const PageView& pa
     result.weight[c] = RoundTo(query.type, p);
   }
   std::fill(ones, ones + kPage, RoundTo(query.type, 1));
-  result.sum = TensorChain(query.type, result.weight, ones, kPage);
+  result.sum = TensorChain(query.core, query.type, result.weight, ones, kPage);
   return result;
 }
 
@@ -82,7 +82,7 @@ void AttendPages(const PagedQuery& query, const float* q, std::span<const PageVi
     for (int v = 0; v < query.value_dim; ++v) {
       uint16_t column[kPage] = {};
       for (int c = page.first; c < page.end; ++c) column[c] = page.v[c * query.v_stride + v];
-      fresh[size_t(v)] = TensorChain(query.type, softmax.weight, column, kPage);
+      fresh[size_t(v)] = TensorChain(query.core, query.type, softmax.weight, column, kPage);
     }
     group.Join(softmax.top, softmax.sum, fresh);
   }

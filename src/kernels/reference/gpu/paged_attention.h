@@ -42,6 +42,7 @@ struct PageView {
   int end = kPage;
 };
 struct PagedQuery {
+  TensorCore core;
   Half type = Half::kF16;
   int head_dim = 0;
   int value_dim = 0;

@@ -10,7 +10,6 @@
 namespace reprise::reference {
 namespace {
 
-constexpr int kFraction = 25;  // binary places kept below the largest exponent
 constexpr uint32_t kNaNBits = 0x7FFFFFFF;
 constexpr int kNoExponent = -100000;
 
@@ -78,20 +77,21 @@ float Truncate(bool negative, uint64_t magnitude, int exponent) {
 
 }  // namespace
 
-float TensorStep(Half type, const uint16_t* a, const uint16_t* b, float c) {
+float TensorStep(TensorCore core, Half type, const uint16_t* a, const uint16_t* b, float c) {
+  const int fraction = core.fraction, pairs = core.step;
   const Layout layout = type == Half::kF16 ? kF16Layout : kBF16Layout;
   Term terms[kTensorStep + 1];
-  for (int i = 0; i < kTensorStep; ++i) {
+  for (int i = 0; i < pairs; ++i) {
     terms[i] = Multiply(Decode(a[i], layout), Decode(b[i], layout));
-    terms[i].significand <<= kFraction - 2 * layout.mantissa;
+    terms[i].significand <<= fraction - 2 * layout.mantissa;
   }
-  Term& last = terms[kTensorStep];
+  Term& last = terms[pairs];
   last = Decode(std::bit_cast<uint32_t>(c), kF32Layout);
-  last.significand <<= kFraction - kF32Layout.mantissa;
+  last.significand <<= fraction - kF32Layout.mantissa;
 
   int largest = kNoExponent;
   bool nan = false, plus = false, minus = false;
-  for (const Term& term : terms) {
+  for (const Term& term : std::span(terms, size_t(pairs) + 1)) {
     largest = std::max(largest, term.exponent);
     nan |= term.nan;
     (term.negative ? minus : plus) |= term.infinite;
@@ -100,31 +100,31 @@ float TensorStep(Half type, const uint16_t* a, const uint16_t* b, float c) {
   if (plus || minus) return std::bit_cast<float>(plus ? 0x7F800000u : 0xFF800000u);
 
   int64_t sum = 0;
-  for (const Term& term : terms) {
+  for (const Term& term : std::span(terms, size_t(pairs) + 1)) {
     const int shift = largest - term.exponent;
     const int64_t kept = shift < 64 ? int64_t(term.significand >> shift) : 0;
     sum += term.negative ? -kept : kept;
   }
-  return Truncate(sum < 0, uint64_t(sum < 0 ? -sum : sum), largest - kFraction);
+  return Truncate(sum < 0, uint64_t(sum < 0 ? -sum : sum), largest - fraction);
 }
 
-float TensorChain(Half type, const uint16_t* a, const uint16_t* b, int64_t n) {
-  float sum = 0;
+float TensorChain(TensorCore core, Half type, const uint16_t* a, const uint16_t* b, int64_t n,
+                  float sum) {
   int64_t k = 0;
-  for (; k + kTensorStep <= n; k += kTensorStep) sum = TensorStep(type, a + k, b + k, sum);
+  for (; k + core.step <= n; k += core.step) sum = TensorStep(core, type, a + k, b + k, sum);
   if (k == n) return sum;
   uint16_t rest_a[kTensorStep] = {};
   uint16_t rest_b[kTensorStep] = {};
   std::copy(a + k, a + n, rest_a);
   std::copy(b + k, b + n, rest_b);
-  return TensorStep(type, rest_a, rest_b, sum);
+  return TensorStep(core, type, rest_a, rest_b, sum);
 }
 
-float TensorDot(const uint16_t* a, const uint16_t* b, int64_t n) {
+float TensorDot(TensorCore core, const uint16_t* a, const uint16_t* b, int64_t n) {
   float total = 0;
   for (int64_t k = 0; k < n; k += kTensorSlice) {
     const float slice =
-        TensorChain(Half::kF16, a + k, b + k, std::min<int64_t>(kTensorSlice, n - k));
+        TensorChain(core, Half::kF16, a + k, b + k, std::min<int64_t>(kTensorSlice, n - k));
     total = k == 0 ? slice : total + slice;
   }
   return total;

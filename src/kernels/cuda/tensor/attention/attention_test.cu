@@ -54,6 +54,7 @@ void AsQ8(std::vector<float>* rows, int channels) {
 // Keys and values of all positions are stored by StoreKv, in steps; then the rows of a piece
 // attend.
 void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& pieces) {
+  const reference::TensorCore core = TheCore();
   const DType stored = type == KvType::kF32  ? DType::kF32
                        : type == KvType::kQ8 ? DType::kQ8_0
                                              : DType::kF16;
@@ -202,8 +203,8 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
                            v.data() + page * kPage * shape.value_dim, from, end});
         }
         reference::AttendPages(
-            {half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale, shape.softcap,
-             first / kPage, shape.sinks ? &sinks[size_t(head)] : nullptr},
+            {core, half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale,
+             shape.softcap, first / kPage, shape.sinks ? &sinks[size_t(head)] : nullptr},
             query, pages, expected.data());
       }
       different += std::memcmp(got.data() + row * out_width + head * shape.value_dim,
