@@ -5,7 +5,7 @@ if(NOT REPRISE_CUDA)
   return()
 endif()
 set(REPRISE_CUDA_ARCHITECTURES "90a-real" CACHE STRING
-    "GPU architectures to compile for: 80-real, 86-real, 89-real, 90a-real or several, with ; between")
+    "GPU architectures to compile for, with ; between (tools/cuda_architectures.sh all)")
 set(toolkit ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/nvidia/cu13)
 if(NOT CMAKE_CUDA_COMPILER AND EXISTS ${toolkit}/bin/nvcc)
   set(CMAKE_CUDA_COMPILER ${toolkit}/bin/nvcc CACHE FILEPATH "nvcc")

@@ -3,7 +3,7 @@
 
 usage: check_sass.py CUOBJDUMP OBJECT...
 
-Kernels named below must contain their instruction (tensor cores, copy engine), must not keep
+Of the code for 90a: the kernels named below must contain their instruction (tensor cores, copy engine), must not keep
 registers in memory, and some of them must have their dynamic shared memory begin with a line. Needs
 no GPU.
 """
@@ -59,7 +59,7 @@ STREAMS = {"OneRowKernel", "TwoTypesKernel", "SmallRowKernel", "ChosenGatesKerne
 
 
 def run(tool, flag, path):
-    return subprocess.run([tool, flag, path], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([tool, "-arch", "sm_90a", flag, path], check=True, capture_output=True, text=True).stdout
 
 
 def bytes_of_kernels(tool, path):
