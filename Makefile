@@ -56,7 +56,7 @@ test-cuda: cuda-toolkit
 	 cmake --build --preset dev -j $(JOBS) --target cuda_test law_test sample_test reprise
 	@$(as) build/dev/src/kernels/cuda/cuda_test
 	@$(as) build/dev/src/sample/sample_test --gtest_filter='DeviceChoice.*'
-	@$(as) REPRISE_LAW_DEVICE=cuda build/dev/src/model/law_test --gtest_filter='*EverySplit*:*EveryCompany*'
+	@$(as) REPRISE_LAW_DEVICE=cuda build/dev/src/model/law_test --gtest_filter='*EverySplit*:*EveryCompany*:*EveryDraft*'
 	@$(as) tools/test_cuda.sh build/dev/reprise
 test-cuda: as = $(if $(AS),REPRISE_GPU_AS=$(AS))
 

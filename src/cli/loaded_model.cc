@@ -197,8 +197,7 @@ Status LoadedModel::Read() {
   load.tower = options_.tower;
   load.mmproj = mmproj_ ? &*mmproj_ : nullptr;
   load.mmproj_needed = !options_.mmproj.empty();
-  // A device that chooses tokens has no drafts.
-  load.mtp = options_.mtp && !context_.backend->chooses();
+  load.mtp = options_.mtp;
   load.mtp_file = mtp_ ? &*mtp_ : nullptr;
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));

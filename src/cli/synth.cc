@@ -31,6 +31,7 @@ struct Options {
   uint64_t seed = 1;
   int threads = 0;
   bool repeated = false;
+  bool mtp = false;
 };
 
 struct Geometry {
@@ -122,6 +123,7 @@ Status Run(const Options& options) {
   REPRISE_ASSIGN(const std::string changed, ChangeConfig(geometry.size->config, options.changes));
   REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(changed));
   ConfigReader config(document.root());
+  config.set_mtp(options.mtp);
   REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model,
                  geometry.family->make(&config, DType::kF16));
   GgufWriter writer;
@@ -159,6 +161,8 @@ void DefineSynth(Flags* flags) {
   flags->Add("--seed", &options->seed, "of the random weights");
   flags->Add("--repeat", &options->repeated,
              "the first few megabytes of each matrix again and again: quicker, for benchmarks");
+  flags->Add("--mtp", &options->mtp,
+             "with its block that predicts further tokens, if its config.json has one");
   flags->Add("--threads", &options->threads, "default: one per core", {.min = 1, .max = 1024});
   flags->SetAction([options] { return Run(*options); });
 }

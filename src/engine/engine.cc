@@ -310,17 +310,29 @@ bool Engine::ChoicesAreKnown() const {
     if (share.logit_count == 0) continue;
     if (share.sequence->request.constraint) return false;
     const StepSampler::Row row = RowOf(*share.sequence, {});
-    entries += ChoiceRows::EntriesOf(*row.params, row.input);
+    entries += share.logit_count * ChoiceRows::EntriesOf(*row.params, row.input);
   }
   return entries <= kEntriesMax;
 }
 
+// For every row whose logits are wanted: behind drafts as if these had been said.
 void Engine::AddChoices() {
   choices_.Clear();
   for (const Share& share : shares_) {
     if (share.logit_count == 0) continue;
-    const StepSampler::Row row = RowOf(*share.sequence, {});
+    const Sequence& sequence = *share.sequence;
+    StepSampler::Row row = RowOf(sequence, {});
     choices_.Add(*row.params, row.input);
+    if (share.drafts == 0) continue;
+    const bool penalises = row.params->penalises();
+    TokenCounts said = penalises ? sequence.said : TokenCounts();
+    row.input.said = &said;
+    for (int32_t i = 0; i < share.drafts; ++i) {
+      if (penalises) said.AddGenerated(sequence.speculation->drafts[static_cast<size_t>(i)]);
+      ++row.input.position;
+      if (sequence.generated + i + 1 >= sequence.request.min_tokens) row.input.allowed = nullptr;
+      choices_.Add(*row.params, row.input);
+    }
   }
 }
 

@@ -323,6 +323,89 @@ TEST_P(LawTest, EveryCompany) {
   }
 }
 
+// Rows that guess the next tokens, right ones and then wrong ones, of several sequences in a step:
+// the rows behind right tokens have the logits, and leave the states, of tokens one by one.
+TEST_P(LawTest, EveryDraft) {
+  // There tests of the engine do the same on every family.
+  if (Device() == "cpu" && GetParam().type != "f32") GTEST_SKIP() << "for other devices";
+  constexpr int kSequences = 3, kDrafts = 7;
+  constexpr size_t kLength = 40;
+  LawMachine machine(1);
+  const std::unique_ptr<Model> model = Load(&machine);
+  if (model == nullptr) return;
+  DeviceMemory& memory = machine.context().backend->memory();
+  const size_t vocab = size_t(model->vocab_size());
+  std::vector<std::vector<TokenId>> texts;
+  std::vector<std::vector<float>> logits;
+  std::vector<std::vector<std::vector<std::byte>>> states;  // [sequence][tokens]
+  for (int s = 0; s < kSequences; ++s) {
+    texts.push_back(RandomTokens(uint64_t(20 + s), kLength));
+    logits.push_back(RunWhole(*model, machine.context(), texts.back()));
+    auto plain = LiveState::Create(model->state_spec(), 1, int64_t(kLength), memory);
+    ASSERT_TRUE(plain.ok());
+    states.emplace_back(1, plain->SaveState(0));
+    for (const TokenId& token : texts.back()) {
+      const SequenceSlice slice = plain->Next(0, 0, 1);
+      const BatchView one = {std::span(&token, 1), std::span(&slice, 1), {}};
+      ASSERT_TRUE(model->Forward(machine.context(), one, plain->memory(), nullptr).ok());
+      plain->Advance(0, 1);
+      states.back().push_back(plain->SaveState(0));
+    }
+  }
+  // Behind the sequences: a state for each row of theirs.
+  auto live = LiveState::Create(model->state_spec(), kSequences * (1 + kDrafts),
+                                int64_t(kLength) + kDrafts, memory);
+  ASSERT_TRUE(live.ok());
+  const auto tap_of = [](int s, int row) { return kSequences + s * kDrafts + row - 1; };
+  Rng rng(8);
+  for (;;) {
+    std::vector<TokenId> tokens;
+    std::vector<SequenceSlice> slices;
+    std::array<std::vector<StateTap>, kSequences> taps;
+    std::vector<int> owners, right;
+    for (int s = 0; s < kSequences; ++s) {
+      const auto at = size_t(live->length(s));
+      if (at == kLength) continue;
+      const int drafts = int(rng.Below(kDrafts + 1));
+      owners.push_back(s);
+      right.push_back(int(std::min(rng.Below(uint64_t(drafts) + 1), kLength - at - 1)));
+      slices.push_back(live->Next(s, uint32_t(tokens.size()), uint32_t(1 + drafts)));
+      for (int row = 0; row <= drafts; ++row) {
+        const size_t place = at + size_t(row);
+        tokens.push_back(row <= right.back() ? texts[size_t(s)][place] : TokenId(rng.Below(96)));
+        if (row == 0 || model->state_spec().state_bytes() == 0) continue;
+        taps[size_t(s)].push_back({uint32_t(row), live->Next(tap_of(s, row), 0, 0).state});
+      }
+      slices.back().taps = taps[size_t(s)];
+    }
+    if (owners.empty()) break;
+    std::vector<uint32_t> rows(tokens.size());
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = uint32_t(i);
+    std::vector<float> seen(tokens.size() * vocab);
+    ASSERT_TRUE(
+        model->Forward(machine.context(), {tokens, slices, rows}, live->memory(), seen.data())
+            .ok());
+    for (size_t i = 0; i < owners.size(); ++i) {
+      const int s = owners[i];
+      const auto at = size_t(live->length(s));
+      ASSERT_EQ(std::memcmp(seen.data() + slices[i].row_begin * vocab,
+                            logits[size_t(s)].data() + at * vocab,
+                            size_t(right[i] + 1) * vocab * sizeof(float)),
+                0)
+          << "sequence " << s << " at " << at;
+      const auto& expected = states[size_t(s)];
+      for (int row = 1; row <= right[i] && row < int(slices[i].row_count); ++row) {
+        ASSERT_EQ(live->SaveState(tap_of(s, row)), expected[at + size_t(row)]) << "row " << row;
+      }
+      const bool all = right[i] + 1 == int(slices[i].row_count);
+      const auto after = live->SaveState(all ? s : tap_of(s, right[i] + 1));
+      ASSERT_EQ(after, expected[at + size_t(right[i]) + 1]) << "behind " << right[i] << " drafts";
+      live->Advance(s, slices[i].row_count);
+      live->Restore(s, int64_t(at) + right[i] + 1, after);
+    }
+  }
+}
+
 // State is read as stored, whatever it is stored as.
 TEST_P(LawTest, EveryTypeOfKv) {
   const std::vector<TokenId> tokens = RandomTokens(6, kTokens);

@@ -25,13 +25,26 @@ uint64_t Seeds(uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+// One in four is of a device that chooses tokens itself, half of them have a block for drafts.
+std::unique_ptr<FakeExecutor> MakeExecutor(uint64_t seed) {
+  const FakeExecutor::Kind kind = kKinds[seed % 3];
+  std::unique_ptr<FakeExecutor> executor;
+  if (seed / 4 % 4 == 3) {
+    executor = std::make_unique<ChoosingExecutor>(kind);
+  } else {
+    executor = std::make_unique<FakeExecutor>(kind);
+  }
+  if (seed / 2 % 2 == 0) executor->PredictFurther();
+  return executor;
+}
+
 TEST(Speculation, ChangesNoTokenAndNoState) {
   SpeculationTally tally;
   const uint64_t seeds = Seeds(400);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    FakeExecutor executor(kKinds[seed % 3]);
-    FakeExecutor small(kKinds[seed / 3 % 3]);
-    if (seed / 2 % 2 == 0) executor.PredictFurther();
+    const std::unique_ptr<FakeExecutor> made = MakeExecutor(seed);
+    FakeExecutor& executor = *made;
+    const std::unique_ptr<FakeExecutor> small = MakeExecutor(seed / 3);
     const bool tight = seed % 4 == 1;
     const SpeculationCase one{.seed = seed,
                               .vocab = kVocab,
@@ -39,7 +52,7 @@ TEST(Speculation, ChangesNoTokenAndNoState) {
                               .reply_max = tight ? 130 : 48,
                               .tight = tight,
                               .snapkv = seed % 5 == 2,
-                              .draft = seed % 2 == 0 ? &small : nullptr};
+                              .draft = seed % 2 == 0 ? small.get() : nullptr};
     const std::string difference = CompareWorlds(executor, one, &tally);
     ASSERT_EQ(difference, "") << "seed " << seed;
   }
@@ -60,8 +73,8 @@ TEST(Speculation, EveryScheduleGivesTheColdAnswer) {
   const uint64_t seeds = Seeds(400);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Schedule schedule = MakeSchedule(seed, {.speculate = true});
-    FakeExecutor executor(kKinds[seed % 3]);
-    if (seed / 2 % 2 == 0) executor.PredictFurther();
+    const std::unique_ptr<FakeExecutor> made = MakeExecutor(seed);
+    FakeExecutor& executor = *made;
     const ColdLogits cold = [&](uint32_t space, std::span<const TokenId> tokens, float* logits) {
       executor.ColdLogits(space, tokens, logits);
     };
@@ -455,12 +468,17 @@ TEST_F(OneReply, AStepThatFailsIsTriedAgain) {
   }
 }
 
-TEST_F(OneReply, ADeviceThatChoosesRunsNone) {
+// The device is told how to choose behind every draft, before the step: it is asked once a step.
+TEST_F(OneReply, ADeviceThatChoosesDoesSoBehindEveryDraft) {
   ChoosingExecutor executor(FakeExecutor::Kind::kHybrid);
   EngineFixture fixture(executor, {}, WithDrafts(4));
-  const auto answer = fixture.Ask(Request(20));
-  EXPECT_EQ(answer.completion.steps, 20);
-  EXPECT_EQ(answer.completion.speculation.rest, DraftRest::kDevice);
+  const auto answer = fixture.Ask(Request(40));
+  EXPECT_EQ(answer.tokens, Answer(40));
+  EXPECT_EQ(answer.completion.steps, 1 + (39 + 4) / 5);
+  const DraftCount total = answer.completion.speculation.total();
+  EXPECT_EQ(total.accepted, total.run);
+  EXPECT_EQ(executor.begun(), answer.completion.steps);
+  EXPECT_EQ(executor.told_begun(), answer.completion.steps);
 }
 
 // Against a search through all of the text.

@@ -33,6 +33,7 @@ struct Options {
   std::vector<size_t> streams = {1};
   std::string speculate = "auto";
   int32_t tokens = 384;  // of a reply
+  int32_t window = 0;
   int32_t edit_gap = 96;
   int32_t repeat = 9;
   bool cpu_time = false;
@@ -92,9 +93,21 @@ class ChainedExecutor final : public ModelExecutor {
     }
     return OkStatus();
   }
+  Status Begin(const BatchView& batch, const StateMemory& memory) override {
+    next_.clear();
+    for (const uint32_t row : batch.logit_rows) next_.push_back(chain_.Next(batch.tokens[row]));
+    return ModelExecutor::Begin(batch, memory);
+  }
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                const Work& meanwhile) override {
+    REPRISE_TRY(ModelExecutor::Choose(batch, results, meanwhile));
+    for (size_t i = 0; chained_ && i < next_.size(); ++i) results.chosen[i].token = next_[i];
+    return OkStatus();
+  }
 
  private:
   const Chain chain_;
+  std::vector<TokenId> next_;  // of each logit row of the step under way
   bool chained_ = true;
 };
 
@@ -112,9 +125,6 @@ class Bench {
       : options_(options), executor_(loaded.model(), loaded.context()), loaded_(loaded) {}
 
   Status Run() {
-    if (executor_.chooses()) {
-      return Unimplemented("drafts on a GPU are not measured: there are none yet");
-    }
     REPRISE_TRY(MakeEngine());
     for (const size_t streams : options_.streams) {
       for (const std::string& kind : options_.traffic) REPRISE_TRY(Measure(kind, streams));
@@ -136,6 +146,7 @@ class Bench {
     engine.context_tokens = cache.context_tokens;
     engine.running_max = cache.sequence_count;
     engine.scheduler = loaded_.Steps(cache.sequence_count, 0);
+    engine.speculation.window = options_.window;
     const Clock& clock = options_.cpu_time ? static_cast<const Clock&>(cpu_clock_) : clock_;
     engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, clock);
     engine_->Start();
@@ -292,6 +303,9 @@ void DefineSpeculateBench(Flags* flags) {
   flags->Add("--streams", &options->streams, "requests at the same time; several, with commas");
   flags->Add("--speculate", &options->speculate, "drafters: auto, tree, ngram or mtp",
              {.one_of = {"auto", "tree", "ngram", "mtp"}});
+  flags->Add("--window", &options->window,
+             "drafts of a stream in a step, if there are so many; 0: as many as are worth it",
+             {.min = 0, .max = 15});
   flags->Add("-n", &options->tokens, "tokens of a reply", {.min = 2, .max = 4096});
   flags->Add("--repeat", &options->repeat, "pairs of requests", {.min = 1, .max = 1000});
   flags->Add("--edit-gap", &options->edit_gap, "tokens between two changes of code, on average",

@@ -56,8 +56,9 @@ Status CheckMtp(const SpeculateOptions& options, const LoadedModel& loaded) {
   if (card.mtp_state || !WantsMtp(options)) return OkStatus();
   const bool alone = options.mode == "mtp";
   if (card.mtp_absent.empty()) {
-    return alone ? Unimplemented("--speculate mtp: there are no drafts on this device")
-                 : OkStatus();
+    return alone
+               ? Unimplemented("--speculate mtp is for a model on one device; leave --devices out")
+               : OkStatus();
   }
   if (alone) return FailedPrecondition("--speculate mtp: " + card.mtp_absent);
   if (card.mtp_declared) Log(LogLevel::kWarning, card.mtp_absent);
@@ -79,9 +80,6 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
   options.weights.clear();
   options.mtp = false;
   REPRISE_ASSIGN(std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options));
-  if (loaded->backend().chooses()) {
-    return Unimplemented("--draft-model: there are no drafts on a GPU yet");
-  }
   REPRISE_ASSIGN(const ModelText text, ReadModelText(loaded->checkpoint()));
   REPRISE_TRY(CheckVocabulary(*text.tokenizer, tokenizer).Annotate("--draft-model " + path));
   return std::unique_ptr<DraftModel>(new DraftModel(std::move(loaded)));

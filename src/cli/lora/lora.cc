@@ -4,8 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <utility>
 
+#include "kernels/make_backend.h"
 #include "model/adapter/adapter.h"
 #include "model/adapter/adapter_file.h"
 
@@ -34,23 +36,52 @@ Result<Lora> ParseLora(const std::string& text) {
   return lora;
 }
 
+namespace {
+
+// What packs adapters beside a running model: on a GPU with memory and copies of its own there,
+// taken when the first adapter comes. One thread at a time packs or gives adapters back.
+struct Packer {
+  std::mutex mutex;
+  std::string device;
+  std::unique_ptr<Backend> backend;
+
+  Status Open() {
+    if (backend != nullptr) return OkStatus();
+    REPRISE_ASSIGN(backend, MakeBackend({device, 1, 0}));
+    return OkStatus();
+  }
+};
+
+Result<AdapterPtr> ReadAdapter(const std::shared_ptr<Packer>& packer, const std::string& path,
+                               double scale, const AdaptableModel& model) {
+  REPRISE_ASSIGN(const AdapterFile file, AdapterFile::Open(path));
+  const std::lock_guard lock(packer->mutex);
+  REPRISE_TRY(packer->Open());
+  Backend& backend = *packer->backend;
+  ScratchArena scratch(backend.memory());
+  auto adapter = Adapter::Load(file, scale, model, {&backend, &scratch});
+  backend.memory().Synchronize();  // what the model is asked for does not wait for these copies
+  if (!adapter.ok()) return adapter.status().Annotate(path);
+  const Adapter* const read = adapter->get();
+  return AdapterPtr(read, [packer, held = std::move(*adapter)](const Adapter*) mutable {
+    const std::lock_guard giving_back(packer->mutex);
+    held.reset();
+  });
+}
+
+}  // namespace
+
 Result<AdapterShelf::Reader> MakeAdapterReader(LoadedModel* loaded) {
   if (loaded->awake() && loaded->model().devices() != nullptr) {
     return Unimplemented("adapters (--lora) are for models on one device; leave --devices out");
   }
-  std::shared_ptr<Backend> packer = loaded->backend().WithThreads(1);
-  if (packer == nullptr) {
-    return Unimplemented("adapters (--lora) are not supported on " +
-                         std::string(loaded->backend().name()) + "; use --device cpu");
-  }
+  const auto packer = std::make_shared<Packer>();
+  packer->backend = loaded->backend().WithThreads(1);
+  const std::string name(loaded->backend().name());  // "cuda:0 NVIDIA H200"
+  packer->device = name.substr(0, name.find(' '));
   return AdapterShelf::Reader(
-      [packer, model = loaded->adaptable()](const std::string& path,
-                                            double scale) -> Result<AdapterPtr> {
-        REPRISE_ASSIGN(const AdapterFile file, AdapterFile::Open(path));
-        ScratchArena scratch(packer->memory());
-        auto adapter = Adapter::Load(file, scale, *model, {packer.get(), &scratch});
-        if (!adapter.ok()) return adapter.status().Annotate(path);
-        return adapter;
+      [packer, model = loaded->adaptable()](const std::string& path, double scale) {
+        return ReadAdapter(packer, path, scale, *model);
       });
 }
 

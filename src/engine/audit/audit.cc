@@ -62,7 +62,9 @@ struct LiveRequest {
   int32_t prompt_tokens = 0;
   uint32_t space = 0;  // NamespaceKey::number
   std::shared_ptr<const Adapter> adapter;
-  SnapKv snapkv;       // as it was asked for
+  SnapKv snapkv;  // as it was asked for
+  SamplingParams sampling;
+  bool watched = true;  // its logits are seen; else the device chooses, where it can
   std::shared_ptr<TokenStream> stream;
   std::vector<SeenRow> seen;
   bool done = false;
@@ -254,8 +256,11 @@ class AuditRun {
       live.snapkv.redecode = schedule_.snapkv_redecode;
     }
     if (scheduled.reset) engine_->cache().Reset({executor_.card().digest, request.salt});
-    const SamplingParams sampling = request.sampling;
-    request.on_logits = [this, &live, sampling](int32_t position, std::span<const float> logits) {
+    const SamplingParams sampling = live.sampling = request.sampling;
+    const bool speculates = schedule_.speculate && executor_.chooses();
+    live.watched = !speculates || schedule_.seed % 4 == 0 || Mix64(schedule_.seed + index) % 8 == 0;
+    const auto on_logits = [this, &live, sampling](int32_t position,
+                                                   std::span<const float> logits) {
       SeenRow row{position, Checksum(logits), {}};
       if (drafter_ && position + 1 >= live.prompt_tokens) {
         const auto next = sampler_.Sample(
@@ -265,6 +270,7 @@ class AuditRun {
       if (logits.size() <= kKeptVocabMax) row.logits.assign(logits.begin(), logits.end());
       live.seen.push_back(std::move(row));
     };
+    if (live.watched) request.on_logits = on_logits;
     auto stream = engine_->Submit(std::move(request));
     if (!stream.ok()) return Fail(index, stream.status().message());
     live.stream = std::move(*stream);
@@ -303,7 +309,7 @@ class AuditRun {
 
   void Compare(size_t index) {
     LiveRequest& live = live_[index];
-    if (live.seen.empty()) return;
+    if (live.seen.empty() && live.watched) return;
     const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
     const auto expected = std::make_unique_for_overwrite<float[]>(live.tokens.size() * vocab);
     // What idle work computes is exact, and so is a prompt.
@@ -316,6 +322,7 @@ class AuditRun {
       RunColdSnapKv(executor_, live.space, live.tokens, live.prompt_tokens, live.snapkv,
                     expected.get(), live.adapter.get());
     }
+    if (!live.watched) CheckTokens(index, {expected.get(), live.tokens.size() * vocab});
     for (const SeenRow& seen : live.seen) {
       const auto next = static_cast<size_t>(seen.position) + 1;
       if (seen.next >= 0 && next < live.tokens.size() && live.tokens[next] != seen.next) {
@@ -338,6 +345,21 @@ class AuditRun {
         break;
       }
       return;
+    }
+  }
+
+  // Of a reply whose logits were not seen: each token is the one that the cold logits choose.
+  void CheckTokens(size_t index, std::span<const float> logits) {
+    const LiveRequest& live = live_[index];
+    const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
+    for (auto at = static_cast<size_t>(live.prompt_tokens); at < live.tokens.size(); ++at) {
+      ++result_.logits_compared;
+      const auto next = sampler_.Sample(
+          live.sampling, {.logits = logits.subspan((at - 1) * vocab, vocab), .position = at});
+      if (next.ok() && next->chosen.token == live.tokens[at]) continue;
+      return Fail(index, "plain decoding chooses another token than " +
+                             std::to_string(live.tokens[at]) + " behind position " +
+                             std::to_string(at - 1));
     }
   }
 
@@ -378,8 +400,8 @@ class AuditRun {
 }  // namespace
 
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-                        int invariant_interval, const Sabotage& sabotage,
-                        const MakeTier& make_tier, const AuditAdapters& adapters) {
+                        int invariant_interval, const Sabotage& sabotage, const MakeTier& make_tier,
+                        const AuditAdapters& adapters) {
   if (!schedule.speculate) {
     return AuditRun(schedule, executor, cold, make_tier, adapters, nullptr)
         .Run(invariant_interval, sabotage);

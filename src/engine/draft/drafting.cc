@@ -31,12 +31,10 @@ void Engine::MakeDrafters() {
   if (options_.speculation.model) drafters_.push_back(options_.speculation.model);
 }
 
-// A device that chooses tokens itself takes one row of a sequence: its graphs and its choices are
-// made for that.
 void Engine::PrepareSpeculation(Sequence& sequence) const {
   GenerateRequest& request = sequence.request;
   const Speculate mode = request.speculate.value_or(options_.speculation.mode);
-  if (mode == Speculate::kOff || request.max_tokens < 2 || chooses_) return;
+  if (mode == Speculate::kOff || request.max_tokens < 2) return;
   sequence.speculation = std::make_unique<Speculation>(mode);
   sequence.speculates = true;
   DraftMemory::Prediction& prediction = sequence.speculation->memory.prediction;
@@ -49,11 +47,7 @@ SpeculationReport Engine::ReportOf(const Sequence& sequence) const {
   SpeculationReport report;
   const GenerateRequest& request = sequence.request;
   const Speculate mode = request.speculate.value_or(options_.speculation.mode);
-  if (mode == Speculate::kOff) {
-    report.rest = DraftRest::kOff;
-  } else if (chooses_) {
-    report.rest = DraftRest::kDevice;
-  }
+  if (mode == Speculate::kOff) report.rest = DraftRest::kOff;
   return report;
 }
 
@@ -82,7 +76,8 @@ void Engine::PlanDrafts() {
     Speculation& speculation = *sequence.speculation;
     speculation.drafts.clear();
     if (sequence.generated == 0 || sequence.rows_ready() != 1) continue;
-    if (sequence.slow) {
+    // A device that chooses is told before it answers what may come behind every draft.
+    if (sequence.slow || (chooses_ && sequence.request.constraint)) {
       speculation.report.rest = DraftRest::kSlow;
       continue;
     }
@@ -238,6 +233,13 @@ void Engine::TakeDrafts() {
     std::vector<StepSampler::Row>& rows = scratch_.rows;
     rows.clear();
     std::erase_if(drafting, [&](Share* share) { return !TakeDraft(*share); });
+    if (chosen_on_device_) {
+      for (const Share* share : drafting) {
+        const auto behind = static_cast<size_t>(share->accepted);
+        Continue(*share->sequence, choices_.Take(share->logit_begin + behind));
+      }
+      continue;
+    }
     for (const Share* share : drafting) {
       const int32_t row = share->rows + share->accepted - 1;
       rows.push_back(RowOf(*share->sequence, LogitsOf(*share, row)));

@@ -294,14 +294,6 @@ Result<SpeculationOptions> ModelStack::MakeSpeculation(const CacheOptions& cache
   SpeculationOptions speculation;
   speculation.mode = FindSpeculate(options_.speculate.mode).value_or(Speculate::kOff);
   const std::string& path = options_.speculate.draft_model;
-  if (loaded_->backend().chooses()) {
-    if (!path.empty()) return Unimplemented("--draft-model: there are no drafts on a GPU yet");
-    if (speculation.mode != Speculate::kOff) {
-      Log(LogLevel::kInfo,
-          "speculation is off: this device runs one token of a sequence in a step");
-    }
-    return speculation;
-  }
   if (path.empty()) return speculation;
   if (shared.model_count > 1) {
     return Unimplemented(

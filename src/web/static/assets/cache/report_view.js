@@ -65,7 +65,7 @@ function difference(diverged, stored) {
 
 // What came of guessed tokens, or why there were none.
 const RESTS = {
-  device: 'none on this device', nothing_to_draft: 'nothing to guess from', costs_more_than_it_saves: 'would have cost more than it saves',
+  nothing_to_draft: 'nothing to guess from', costs_more_than_it_saves: 'would have cost more than it saves',
   no_memory: 'no room for their state', slow_constraint: 'what it must look like takes long to ask for', not_finite: 'given up: a guess led to numbers that are none',
   reply_too_short: 'the reply is too short', off: 'off',
 };
