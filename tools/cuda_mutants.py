@@ -336,6 +336,17 @@ MUTANTS = [
     ("a_team_without_its_last_slice", "packed/many.cu",
      "if (unit % kSliceUnits == 0) unit += (call.team - 1) * kSliceUnits;",
      "if (unit % kSliceUnits == 0) unit += call.team * kSliceUnits;", None, "*PackedProduct*"),
+    # Forms for blocks with little room, and what decides what a GPU computes.
+    ("values_from_the_keys", "tensor/attention/attention.cu",
+     "load(std::integral_constant<int, kValue>{}, page, kv.v_offset,",
+     "load(std::integral_constant<int, kValue>{}, page, kv.k_offset,", None, "8.6:*AttentionTest*"),
+    ("the_other_of_two_stages", "quantised/forms/many.cuh",
+     "WaitForCopies<kStages - 2>();", "WaitForCopies<kStages == 2 ? 1 : kStages - 2>();",
+     "quantised/forms/many_256.cu", "8.6:*QuantisedProducts*"),
+    ("short_stages_read_as_long", "scan/lane_scan.cu",
+     "room_ = min(left_, Operands::kTokens);", "room_ = min(left_, 16);", None, "*LaneScan*"),
+    ("rows_of_the_upper_half", "tensor/this_core.cu",
+     "pair(a, g + 8, 2 * t + 8)};", "pair(a, g, 2 * t + 8)};", None, "ThisTensorCore*"),
 ]
 
 
@@ -352,6 +363,14 @@ def compile_command(build, source):
         if pathlib.Path(entry["file"]).resolve() == (ROOT / "src" / CUDA / source).resolve():
             return shlex.split(entry["command"]), entry["directory"]
     sys.exit(f"{build} has no command for {source}: configure it with -DREPRISE_CUDA=ON")
+
+
+def tests_of(mutant):
+    """What they are called; and what the GPU answers as: "8.6:*Tests*"."""
+    capability, named, tests = mutant[5].partition(":")
+    if not named or not re.fullmatch(r"\d+\.\d", capability):
+        return mutant[5], {}
+    return tests, {"REPRISE_GPU_AS": capability}
 
 
 def program_of(mutant):
@@ -422,8 +441,9 @@ def main():
             elif arguments.build_only:
                 verdict = "builds"
             else:
-                ran = subprocess.run([program, f"--gtest_filter={mutant[5]}", "--gtest_fail_fast"], cwd=ROOT,
-                                     capture_output=True, text=True, timeout=300)
+                tests, environment = tests_of(mutant)
+                ran = subprocess.run([program, f"--gtest_filter={tests}", "--gtest_fail_fast"], cwd=ROOT,
+                                     capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
                 failed = re.search(r"\[  FAILED  \] (\S+)", ran.stdout)
                 verdict = f"killed by {failed[1] if failed else 'a crash'}" if ran.returncode else "SURVIVED"
             alive += not verdict.startswith(("killed", "builds"))

@@ -255,6 +255,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{6, 2, 96, 80, 0, 0, false},
                                          AttentionCase{16, 4, 256, 256, 0, 0, false},
                                          AttentionCase{4, 1, 256, 256, 0, 50, false, true},
+                                         AttentionCase{6, 2, 512, 512, 0, 0, false},
+                                         AttentionCase{3, 1, 320, 272, 100, 0, false, true},
                                          AttentionCase{40, 1, 576, 512, 0, 0, true})));
 
 // More positions than 16 bits count, alone and among others.
