@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/activation_ops.h"
-#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/joined/joint_ops_fixture.h"
 #include "kernels/expert_ops.h"
 #include "kernels/joint_ops.h"
@@ -15,10 +14,6 @@ namespace {
 
 // The norm with the router's product, the route with its plan, the gates, the sum.
 TEST_F(KernelsTest, MixturesAreFour) {
-  // Which its two last ones need (quantised/chosen/).
-  if (!ThisGpu().early_launch || ThisGpu().block_shared < size_t{112} << 10) {
-    GTEST_SKIP() << "experts are kernels of their own here";
-  }
   constexpr int64_t kDim = 2048, kHidden = 768;
   constexpr int kExperts = 16, kTopK = 8;
   for (const DType type : {DType::kQ4_K, DType::kQ8_0}) {

@@ -14,8 +14,7 @@ bool LaunchAny(const chosen::Target& target, const QuantisedProduct& product, co
 // Rows of inputs, a plan, and weights of its experts.
 bool Fits(const View& x, const PlanView& plan, const QuantisedProduct& product) {
   const QuantisedLayout& layout = product.weight.layout;
-  return ThisGpu().early_launch && ThisGpu().block_shared >= size_t(chosen::kShared) &&
-         x.rows > 0 && x.cols > 0 && x.cols <= chosen::kColumns && Aligned16(x.data, x.stride) &&
+  return x.rows > 0 && x.cols > 0 && x.cols <= chosen::kColumns && Aligned16(x.data, x.stride) &&
          plan.slots > 0 && plan.slots <= chosen::kSlots && product.bias == nullptr &&
          product.y.cols > 0 && layout.rows == plan.experts * product.y.cols &&
          layout.rows <= INT32_MAX;

@@ -26,8 +26,9 @@ constexpr int kThreads = 32 * kWarps;
 constexpr int kSlots = 32;      // at most
 constexpr int kColumns = 4096;  // of an input, at most: one stage, and eight a thread
 constexpr int kDepth = 4;       // stages that a warp has asked for, at most
-// Just less than half of a multiprocessor's: a block of the next kernel waits beside each.
-constexpr int kShared = 112 << 10;
+// Just less than half of a multiprocessor's, where there is as much: a block of the next kernel
+// waits beside each.
+inline size_t BlockShared() { return ThisGpu().half_shared(); }
 
 // x / by, for x * by < 2^32.
 struct Divisor {
@@ -346,7 +347,7 @@ inline Division Divide(int pieces) {
 }
 // Stages that there is room for beside so many bytes; 0: too few to work with.
 inline int RoomsFor(int stages, int stage_bytes, int others) {
-  const int rooms = std::min(stages, (kShared - others) / stage_bytes);
+  const int rooms = std::min(stages, (int(BlockShared()) - others) / stage_bytes);
   return rooms >= std::min(stages, kWarps) ? rooms : 0;
 }
 
@@ -380,7 +381,7 @@ bool LaunchGates(const Target& target, const ChosenGates& gates) {
   call.rooms = RoomsFor(stages, S::kBytes, others);
   if (call.rooms == 0 || !target.launch) return call.rooms > 0;
   const auto kernel = ChosenGatesKernel<kType, kTile>;
-  LaunchEarly(kernel, unsigned(BlocksFor(units)), kThreads, kShared, target.stream, call);
+  LaunchEarly(kernel, unsigned(BlocksFor(units)), kThreads, BlockShared(), target.stream, call);
   return true;
 }
 
@@ -414,7 +415,7 @@ bool LaunchSum(const Target& target, const ChosenSum& sum) {
   call.rooms = call.columns > kThreads ? 0 : RoomsFor(stages, S::kBytes, others);
   if (call.rooms == 0 || !target.launch) return call.rooms > 0;
   const auto kernel = ChosenSumKernel<kType, kTile>;
-  LaunchEarly(kernel, unsigned(BlocksFor(tiles)), kThreads, kShared, target.stream, call);
+  LaunchEarly(kernel, unsigned(BlocksFor(tiles)), kThreads, BlockShared(), target.stream, call);
   return true;
 }
 
