@@ -28,7 +28,7 @@ class TensorProbe {
   // Output `at` of a tile.
   float Expected(TensorCore core, int tile, int at) const;
   // The outputs of a tile that are judged: a few, all places in turn.
-  static constexpr int kJudged = 4;
+  static constexpr int kJudged = 2;
   static int Judged(int tile, int i) { return ((tile * kJudged + i) * 37 + tile) % kC; }
   // The specification of these outputs, [kTiles, 16, 8]. None: there is none.
   std::optional<TensorCore> Judge(std::span<const float> outputs) const;
