@@ -31,6 +31,10 @@ HOT = {
     "SmallKernel": (["HMMA", "LDGSTS"], 0),
     "HalfPieces": (["HMMA", "LDSM", "LDGSTS"], 0),
     "PackedFewKernel": (["HMMA", "UBLKCP"], 0),
+    # The same without the copy engine.
+    "LaneRing": (["HMMA", "LDGSTS"], 0),
+    # Those of 64 tokens: sums of a slice beside those before it.
+    "PackedTilesKernel": (["HMMA", "LDSM", "LDGSTS"], 24),
     "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
     # Its tiles of 160 rows alone: sums of a slice beside those before it.
     "Li160ELi2E": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
@@ -55,7 +59,7 @@ HOT = {
 LINE = 128
 STREAMS = {"OneRowKernel", "TwoTypesKernel", "SmallRowKernel", "ChosenGatesKernel",
            "ChosenSumKernel", "FewRowsKernel", "SmallKernel", "HalfPieces", "PackedFewKernel",
-           "PackedManyKernel"}
+           "LaneRing", "PackedTilesKernel", "PackedManyKernel"}
 
 
 def run(tool, flag, path):

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "device/raw.h"
 #include "device/thread_pool.h"
-#include "kernels/cuda/architecture.h"
 #include "kernels/reference/gpu/bf16_weights.h"
 
 namespace reprise::cuda {
@@ -35,8 +34,7 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
     stride_ = shape.cols;
   } else if (form == ActivationForm::kF16) {
     stride_ = RoundUp16(shape.cols);
-  } else if (shape.count == 1 && ThisGpu().packs() &&
-             PackedFormOf(shape.dtype) != PackedForm::kNone) {
+  } else if (shape.count == 1 && PackedFormOf(shape.dtype) != PackedForm::kNone) {
     packed_ = {PackedFormOf(shape.dtype), shape.dtype, shape.rows, shape.cols};
   } else {
     layout_ = LayoutOf(shape.dtype, shape.count * shape.rows, shape.cols);

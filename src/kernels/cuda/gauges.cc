@@ -75,7 +75,7 @@ Rates RatesOf(const CudaMemory::Device& device) {
 }
 double OperationsPerClock(const CudaMemory::Device& device, DType weights) {
   const Rates rates = RatesOf(device);
-  const bool packed = ThisGpu().packs() && PackedFormOf(weights) != PackedForm::kNone;
+  const bool packed = PackedFormOf(weights) != PackedForm::kNone;
   switch (packed ? ActivationForm::kF16 : FormOf(weights)) {
     case ActivationForm::kF32:
       return rates.f32;

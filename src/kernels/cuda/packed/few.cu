@@ -12,9 +12,9 @@
 // A tile is 16 rows of weights, on the left of the products; rows of x are the columns on the
 // right. Warps stand in a grid, as in tensor/few: kAlong of them divide the slices of K of one
 // tile, `beside` tiles lie side by side in a block. Each warp has a ring of its own that the copy
-// engine fills, the first stages before the kernel in front has ended. Sums of slices meet in
-// shared memory and are added in order. Rows of F32 come last, a tile of them in the rings of a
-// block that has few others.
+// engine fills, where there is one, else the warp's lanes; the first stages before the kernel in
+// front has ended, where that can be. Sums of slices meet in shared memory and are added in order.
+// Rows of F32 come last, a tile of them in the rings of a block that has few others.
 namespace reprise::cuda {
 namespace {
 
@@ -50,19 +50,94 @@ struct Forms {
 };
 
 size_t BlockShared() { return ThisGpu().half_shared(); }
+// That run at once, on all of the GPU. A multiprocessor has what one block may have and 1 KiB more,
+// and every block takes as much.
+int Blocks() {
+  const size_t fit = (ThisGpu().block_shared + (1 << 10)) / (BlockShared() + (1 << 10));
+  return int(std::clamp<size_t>(fit, 1, 2)) * ThisGpu().multiprocessors;
+}
 int64_t InputBytes() {
   return static_cast<int64_t>(
       BlockShared() - kWarpsMost * (Forms<PackedForm::kBytes>::kRingBytes + 2 * kOutputs * 4));
 }
 
+// The ring of a warp, which the copy engine fills: a barrier a stage counts its bytes.
+template <typename F>
+class EngineRing {
+ public:
+  using Forms = F;
+  static constexpr bool kRuns = kSinceHopper;
+  static constexpr bool kTuned = true;
+
+  __device__ explicit EngineRing(uint8_t* stages) : stages_(stages) {
+    __shared__ uint64_t full[kWarpsMost][F::kStages];
+    full_ = full[threadIdx.x / kWarp];
+    if (threadIdx.x % kWarp == 0) {
+      for (int s = 0; s < F::kStages; ++s) InitBarrier(&full_[s], 1);
+      FenceBarriers();
+    }
+    __syncwarp();
+  }
+  // By the whole warp. No bytes: there is nothing to ask for.
+  __device__ __forceinline__ void Ask(int stage, const uint8_t* from, int bytes) {
+    if (bytes == 0 || threadIdx.x % kWarp != 0) return;
+    ExpectBytes(&full_[stage], bytes);
+    CopyBytes(SharedAddress(stages_ + stage * F::kStageBytes), from, bytes,
+              SharedAddress(&full_[stage]));
+  }
+  // Of those that were asked for in the beginning.
+  __device__ __forceinline__ void WaitFirst(int stage) const { WaitBarrier(&full_[stage], 0); }
+  __device__ __forceinline__ const uint8_t* Wait(int stage) {
+    WaitBarrier(&full_[stage], parities_ >> stage & 1);
+    parities_ ^= 1 << stage;
+    return stages_ + stage * F::kStageBytes;
+  }
+
+ private:
+  uint8_t* const stages_;
+  uint64_t* full_;
+  int parities_ = 0;
+};
+
+// The same, filled by the lanes. Every Ask counts, also one for nothing: a stage is there when so
+// many are on their way as were asked for since.
+template <typename F>
+class LaneRing {
+ public:
+  using Forms = F;
+  static constexpr bool kRuns = true;
+  static constexpr bool kTuned = false;
+
+  __device__ explicit LaneRing(uint8_t* stages) : stages_(stages) {}
+  __device__ __forceinline__ void Ask(int stage, const uint8_t* from, int bytes) {
+    uint8_t* const to = stages_ + stage * F::kStageBytes;
+    const int first = static_cast<int>(threadIdx.x) % kWarp * 16;
+#pragma unroll
+    for (int i = 0; i < F::kStageBytes; i += 16 * kWarp) {
+      if (i + first < bytes) CopyAsync16(to + i + first, from + i + first, true);
+    }
+    CommitAsync();
+  }
+  __device__ __forceinline__ void WaitFirst(int) const {}
+  __device__ __forceinline__ const uint8_t* Wait(int stage) {
+    WaitAsync<F::kStages - 1>();
+    __syncwarp();
+    return stages_ + stage * F::kStageBytes;
+  }
+
+ private:
+  uint8_t* const stages_;
+};
+
 // The weights of one warp, stage by stage: tiles of its block, and of each its slices.
-template <typename F, bool kGated, int kAlong>
+template <typename Ring, bool kGated, int kAlong>
 class Weights {
  public:
-  __device__ Weights(const Call& call, uint8_t* ring, uint64_t* full)
+  using F = typename Ring::Forms;
+
+  __device__ Weights(const Call& call, Ring& ring)
       : call_(call),
         ring_(ring),
-        full_(full),
         units_(static_cast<int>(call.product[0].weight.stride) / kUnitCols),
         stages_(kSliceStages * CeilDiv(CeilDiv(units_, kSliceUnits), kAlong)),
         block_tile_(blockIdx.x) {
@@ -74,11 +149,7 @@ class Weights {
     const int first = FirstUnit(at_ / kSliceStages, at_ % kSliceStages);
     const int count = min(kStageUnits, units_ - first);
     const bool real = from_ != nullptr && count > 0;
-    if (real && threadIdx.x % kWarp == 0) {
-      ExpectBytes(&full_[stage_], count * pair_bytes_);
-      CopyBytes(SharedAddress(ring_ + stage_ * F::kStageBytes), from_ + first * pair_bytes_,
-                count * pair_bytes_, SharedAddress(&full_[stage_]));
-    }
+    ring_.Ask(stage_, real ? from_ + first * pair_bytes_ : nullptr, real ? count * pair_bytes_ : 0);
     if (++stage_ == F::kStages) stage_ = 0;
     if (++at_ < stages_) return real;
     at_ = 0;
@@ -120,8 +191,7 @@ class Weights {
   }
 
   const Call& call_;
-  uint8_t* const ring_;
-  uint64_t* const full_;
+  Ring& ring_;
   const int units_;   // pairs of them along K
   const int stages_;  // of a tile
   int block_tile_;
@@ -218,35 +288,30 @@ __device__ __forceinline__ const uint16_t* FindInputs(const Call& call, float* r
   return inputs.rounded + (g < rows ? g * inputs.pitch : 0) + 2 * t;
 }
 
-template <typename F, bool kGated, int kAlong>
+template <typename Ring, bool kGated, int kAlong>
 __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     PackedFewKernel(const __grid_constant__ Call call) {
-  if (!kSinceHopper) return;
+  if (!Ring::kRuns) return;
+  using F = typename Ring::Forms;
   constexpr int kTotals = kGated ? 2 : 1;
   constexpr int kEach = CeilDiv(kOutputs, kAlong * kWarp);
   constexpr int kDepth = F::kStages;
   extern __shared__ __align__(128) uint8_t shared[];
-  __shared__ uint64_t full[kWarpsMost][kDepth];
   __shared__ float scales[kFloatRows];
-  using Weights = Weights<F, kGated, kAlong>;
+  using Weights = Weights<Ring, kGated, kAlong>;
   const int warps = blockDim.x / kWarp;
   const int warp = threadIdx.x / kWarp;
   const int g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
-  uint8_t* ring = shared + warp * kDepth * F::kStageBytes;
   float* sums = reinterpret_cast<float*>(shared + warps * kDepth * F::kStageBytes);
   float* room = sums + 2 * warps * kOutputs;  // behind [2, warps, kOutputs]
-  if (threadIdx.x % kWarp == 0) {
-    for (int s = 0; s < kDepth; ++s) InitBarrier(&full[warp][s], 1);
-    FenceBarriers();
-  }
-  __syncwarp();
+  Ring ring(shared + warp * kDepth * F::kStageBytes);
   // What the next kernel does before it waits takes 2 to 3 us.
   if (!call.hold_next) LetNextStart();
-  Weights weights(call, ring, full[warp]);
+  Weights weights(call, ring);
   bool asked[kDepth];
 #pragma unroll
   for (int s = 0; s < kDepth; ++s) {
-    if (s >= kFirstStages && asked[s - kFirstStages]) WaitBarrier(&full[warp][s - kFirstStages], 0);
+    if (s >= kFirstStages && asked[s - kFirstStages]) ring.WaitFirst(s - kFirstStages);
     asked[s] = weights.Load();
   }
   if (call.normed_row) {
@@ -270,7 +335,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     return (static_cast<int>(threadIdx.x) % (kAlong * kWarp) + i * kAlong * kWarp) / kTile;
   };
   const int rows = static_cast<int>(call.x.rows);
-  int stage = 0, parities = 0, turn = 0;
+  int stage = 0, turn = 0;
   int block_tile = blockIdx.x;
 #pragma unroll 1
   for (; block_tile < call.block_tiles; block_tile += gridDim.x) {
@@ -295,9 +360,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
         const int first = Weights::FirstUnit(wave, part);
         const int count = real ? min(kStageUnits, units - first) : 0;
         if (count > 0) {
-          WaitBarrier(&full[warp][stage], parities >> stage & 1);
-          parities ^= 1 << stage;
-          const uint8_t* const at = ring + stage * F::kStageBytes;
+          const uint8_t* const at = ring.Wait(stage);
           if (F::kTwo && product.weight.packed == F::kOther) {
             if constexpr (F::kTwo) MultiplyStage<F::kOther>(acc, at, count, x + first * kUnitCols);
           } else {
@@ -355,8 +418,9 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
   }
 }
 
-template <typename F, bool kGated, int kAlong>
+template <typename Ring, bool kGated, int kAlong>
 void Launch(Stream stream, const FewProducts& few) {
+  using F = typename Ring::Forms;
   Call call = {};
   call.x = few.x;
   call.norm = few.norm;
@@ -380,26 +444,36 @@ void Launch(Stream stream, const FewProducts& few) {
   const bool joined =
       !few.floats.empty() && !kGated &&
       few::AddFloats(few.floats, size_t(warps * F::kStages * F::kStageBytes), &call);
-  const auto kernel = PackedFewKernel<F, kGated, kAlong>;
-  const dim3 grid(unsigned(std::min(call.all_tiles, 2 * ThisGpu().multiprocessors)));
+  const auto kernel = PackedFewKernel<Ring, kGated, kAlong>;
+  const dim3 grid(unsigned(std::min(call.all_tiles, Blocks())));
   LaunchEarly(kernel, grid, warps * kWarp, BlockShared(), stream, call);
   if (!few.floats.empty() && !joined) few::RunFloats(stream, few);
 }
 
-template <typename F>
-void LaunchBySlices(Stream stream, const FewProducts& few) {
+// Warps that divide the slices of K; of lanes' rings there are fewer forms, as they are not tuned.
+template <typename Ring>
+void LaunchRings(Stream stream, const FewProducts& few) {
+  constexpr bool kAll = Ring::kTuned;
   const int64_t slices = CeilDiv<int64_t>(few.x.cols, few::kTensorSlice);
-  if constexpr (!F::kTwo) {
+  if constexpr (!Ring::Forms::kTwo) {
     if (IsGate(few.op)) {
-      return slices <= 1   ? Launch<F, true, 1>(stream, few)
-             : slices <= 2 ? Launch<F, true, 2>(stream, few)
-                           : Launch<F, true, 4>(stream, few);
+      return kAll && slices <= 1 ? Launch < Ring, true,
+             kAll ? 1 : 2 > (stream, few)
+         : slices <= 2 ? Launch<Ring, true, 2>(stream, few)
+                       : Launch<Ring, true, 4>(stream, few);
     }
   }
-  return slices <= 1   ? Launch<F, false, 1>(stream, few)
-         : slices <= 2 ? Launch<F, false, 2>(stream, few)
-         : slices <= 4 ? Launch<F, false, 4>(stream, few)
-                       : Launch<F, false, 8>(stream, few);
+  return kAll && slices <= 1 ? Launch < Ring, false,
+         kAll ? 1 : 2 > (stream, few)
+     : slices <= 2 ? Launch<Ring, false, 2>(stream, few)
+                   : kAll && slices <= 4
+         ? Launch < Ring,
+         false, kAll ? 4 : 8 > (stream, few) : Launch<Ring, false, 8>(stream, few);
+}
+template <typename F>
+void LaunchBySlices(Stream stream, const FewProducts& few) {
+  const auto launch = ThisGpu().copy_engine ? LaunchRings<EngineRing<F>> : LaunchRings<LaneRing<F>>;
+  launch(stream, few);
 }
 
 using Launcher = void (*)(Stream, const FewProducts&);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast products with packed weights are, and whether all forms give the same bits. Arguments:
-// names of types; none: all.
+// all, tiles (those of mma.sync alone) or check (their bits), and names of types; none: all.
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/quantised/random_blocks.h"
@@ -28,6 +30,11 @@ const PackedTiling kTilings[] = {
     {8, 1, 1},  {8, 1, 2},  {8, 1, 4},   {16, 1, 1},  {16, 1, 2},  {16, 1, 4},  {32, 1, 1},
     {32, 1, 2}, {32, 1, 4}, {64, 1, 1},  {64, 1, 2},  {64, 1, 4},  {64, 2, 1},  {64, 2, 2},
     {64, 2, 3}, {64, 2, 4}, {128, 2, 1}, {128, 2, 2}, {128, 2, 3}, {128, 2, 4}, {160, 2, 1}};
+
+std::string NameOf(const PackedTile& tile) {
+  return std::to_string(tile.tokens) + "x" + std::to_string(tile.rows) + "/" +
+         std::to_string(tile.along);
+}
 
 template <typename Launch>
 double Micros(int launches, const Launch& launch) {
@@ -106,7 +113,7 @@ void Check(DType dtype) {
       }
       return different;
     };
-    RunPackedMany(nullptr, rows, {&product, 1}, PackedTiling{64, 1, 1});
+    RunPackedTiles(nullptr, rows, {&product, 1});
     Must("first");
     expected = y.Read();
     // Against the specification.
@@ -130,6 +137,7 @@ void Check(DType dtype) {
     std::fflush(stdout);
     int64_t all = 0;
     for (const PackedTiling& tiling : kTilings) {
+      if (!ThisGpu().wgmma) break;
       for (const int64_t count : {1, 5, 8, 17, 64, 100, 129, 300}) {
         cudaMemset(y.data(), 0xFF, size_t(kRows * shape.outputs) * 4);
         HalfRows some = rows;
@@ -140,6 +148,17 @@ void Check(DType dtype) {
         const std::string what = std::to_string(tiling.tokens) + "/" +
                                  std::to_string(tiling.groups) + "/" + std::to_string(tiling.team);
         all += compare(what.c_str(), count);
+      }
+    }
+    for (const PackedTile& tile : PackedTiles()) {
+      for (const int64_t count : {1, 5, 8, 17, 64, 100, 129, 300}) {
+        cudaMemset(y.data(), 0xFF, size_t(kRows * shape.outputs) * 4);
+        HalfRows some = rows;
+        some.rows = count;
+        HalfProduct one = product;
+        one.out.rows = count;
+        RunPackedTiles(nullptr, some, {&one, 1}, tile);
+        all += compare(NameOf(tile).c_str(), count);
       }
     }
     for (int64_t count = 1; count <= 4; ++count) {
@@ -156,97 +175,143 @@ void Check(DType dtype) {
   }
 }
 
-void Measure(DType dtype, const Shape& shape) {
-  const PackedLayout layout = {PackedFormOf(dtype), dtype, shape.outputs, shape.cols};
-  Rng rng(1);
-  const std::vector<std::byte> blocks = RandomBlocks(rng, dtype, 16, shape.cols);
-  std::vector<std::byte> packed(layout.bytes());
-  const size_t stride = RowBytes(dtype, shape.cols);
-  PackWeights(layout, blocks.data(), stride, 0, 16, packed.data());
-  for (int64_t row = 16; row < shape.outputs; row += 16) {
-    std::memcpy(packed.data() + row / 16 * layout.tile_bytes(), packed.data(),
-                size_t(layout.tile_bytes()));
+// Products of one shape, with weights from cold.
+class Bench {
+ public:
+  Bench(DType dtype, const Shape& shape)
+      : dtype_(dtype),
+        shape_(shape),
+        layout_{PackedFormOf(dtype), dtype, shape.outputs, shape.cols},
+        bytes_(double(layout_.bytes()) * shape.matrices),
+        copies_(int(kColdBytes / int64_t(bytes_) + 1)) {
+    Rng rng(1);
+    const std::vector<std::byte> blocks = RandomBlocks(rng, dtype, 16, shape.cols);
+    std::vector<std::byte> packed(layout_.bytes());
+    PackWeights(layout_, blocks.data(), RowBytes(dtype, shape.cols), 0, 16, packed.data());
+    for (int64_t row = 16; row < shape.outputs; row += 16) {
+      std::memcpy(packed.data() + row / 16 * layout_.tile_bytes(), packed.data(),
+                  size_t(layout_.tile_bytes()));
+    }
+    for (int i = 0; i < copies_ * shape.matrices; ++i) {
+      weights_.push_back(std::make_unique<DeviceArray<std::byte>>(packed));
+    }
+    RoundRows(nullptr, {x_.data(), kRowsMost, shape.cols, shape.cols}, all_);
   }
-  const double bytes = double(layout.bytes()) * shape.matrices;
-  const int copies = int(kColdBytes / int64_t(bytes) + 1);
-  std::vector<std::unique_ptr<DeviceArray<std::byte>>> weights;
-  for (int i = 0; i < copies * shape.matrices; ++i) {
-    weights.push_back(std::make_unique<DeviceArray<std::byte>>(packed));
+
+  void Run(bool tiles_alone) const {
+    std::printf("%s %d x %d x %d\n few:", NameOf(dtype_).data(), int(shape_.cols),
+                int(shape_.outputs), shape_.matrices);
+    Few();
+    for (const int64_t rows : {8, 16, 32, 64, 128, 256, 512, 1024, 4096}) {
+      std::printf(" %4d:", int(rows));
+      if (ThisGpu().wgmma) Tilings(rows, tiles_alone);
+      Tiles(rows);
+      std::printf("\n");
+      std::fflush(stdout);
+    }
   }
-  const DeviceArray<float> x(std::vector<float>(size_t(kRowsMost * shape.cols), 0.5f));
-  const DeviceArray<float> norm(std::vector<float>(size_t(shape.cols), 1.0f));
-  const DeviceArray<float> h(size_t(4 * shape.cols)), sum(size_t(4 * shape.outputs));
-  const DeviceArray<float> y(size_t(kRowsMost * shape.outputs * shape.matrices));
-  const DeviceArray<uint16_t> half(size_t(kRowsMost * shape.cols));
-  const DeviceArray<float> scale{size_t(kRowsMost)};
-  const HalfRows all = {half.data(), scale.data(), kRowsMost, shape.cols, shape.cols};
-  RoundRows(nullptr, {x.data(), kRowsMost, shape.cols, shape.cols}, all);
-  const auto products = [&](int i, int64_t rows) {
+
+ private:
+  std::vector<HalfProduct> Products(int i, int64_t rows) const {
     std::vector<HalfProduct> out;
-    for (int m = 0; m < shape.matrices; ++m) {
+    for (int m = 0; m < shape_.matrices; ++m) {
       out.push_back(
           {{reinterpret_cast<const uint16_t*>(
-                weights[size_t(i % copies * shape.matrices + m)]->data()),
-            shape.outputs, shape.cols, layout.padded_cols(), 1, layout.form},
+                weights_[size_t(i % copies_ * shape_.matrices + m)]->data()),
+            shape_.outputs, shape_.cols, layout_.padded_cols(), 1, layout_.form},
            nullptr,
-           {y.data() + m * kRowsMost * shape.outputs, rows, shape.outputs, shape.outputs}});
+           {y_.data() + m * kRowsMost * shape_.outputs, rows, shape_.outputs, shape_.outputs}});
     }
     return out;
-  };
-  std::printf("%s %d x %d x %d\n few:", NameOf(dtype).data(), int(shape.cols), int(shape.outputs),
-              shape.matrices);
-  for (const int64_t rows : {1, 2, 4}) {
-    for (int kind = 0; kind < 4; ++kind) {
-      if (kind == 3 && shape.matrices == 1) continue;
-      if (kind == 2 && shape.matrices == 2) continue;
-      if (kind % 2 == 1 && !MayNormOnTheWay({x.data(), rows, shape.cols, shape.cols})) continue;
-      if (!MayRoundOnTheWay({x.data(), rows, shape.cols, shape.cols})) continue;
-      const double us = Micros(2 * copies, [&](Stream stream, int i) {
-        const std::vector<HalfProduct> some = products(i, rows);
-        FewProducts few = {.x = RoundedOnTheWay({x.data(), rows, shape.cols, shape.cols}),
-                           .products = some};
-        if (kind == 1 || kind == 3)
-          few.norm = {norm.data(), 1e-6f, {h.data(), rows, shape.cols, shape.cols}};
-        if (kind == 2)
-          few.op = OutputOp::kAdd, few.sum = {sum.data(), rows, shape.outputs, shape.outputs};
-        if (kind == 3) few.op = OutputOp::kSwiGlu;
-        RunPackedFew(stream, few);
-      });
-      std::printf(" %d%s %.2f us %.0f GB/s;", int(rows),
-                  kind == 0   ? ""
-                  : kind == 1 ? " norm"
-                  : kind == 2 ? " add"
-                              : " norm gate",
-                  us, bytes / us * 1e-3);
-    }
   }
-  std::printf("\n");
-  for (const int64_t rows : {8, 16, 32, 64, 128, 256, 512, 1024, 4096}) {
-    std::printf(" %4d:", int(rows));
-    const auto run = [&](std::optional<PackedTiling> tiling) {
-      return Micros(rows <= 512 ? 2 * copies : 4, [&](Stream stream, int i) {
-        HalfRows some = all;
-        some.rows = rows;
-        RunPackedMany(stream, some, products(i, rows), tiling);
-      });
-    };
-    const double chosen = run(std::nullopt);
-    std::printf(" chosen %.2f us", chosen);
-    if (rows <= 64) {
-      std::printf(" %.0f GB/s |", bytes / chosen * 1e-3);
-    } else {
-      std::printf(" %.0f TF |",
-                  2e-6 * double(rows * shape.cols * shape.outputs * shape.matrices) / chosen);
-    }
-    for (const PackedTiling& tiling : kTilings) {
-      if (tiling.tokens > 2 * rows || tiling.tokens < std::min<int64_t>(rows, 64)) continue;
-      if (rows > 512 && tiling.team > 1) continue;
-      std::printf(" %d/%d/%d %.2f", tiling.tokens, tiling.groups, tiling.team, run(tiling));
+  void Few() const {
+    for (const int64_t rows : {1, 2, 4}) {
+      for (int kind = 0; kind < 4; ++kind) {
+        if (kind == 3 && shape_.matrices == 1) continue;
+        if (kind == 2 && shape_.matrices == 2) continue;
+        if (kind % 2 == 1 && !MayNormOnTheWay({x_.data(), rows, shape_.cols, shape_.cols}))
+          continue;
+        if (!MayRoundOnTheWay({x_.data(), rows, shape_.cols, shape_.cols})) continue;
+        const double us = Micros(2 * copies_, [&](Stream stream, int i) {
+          const std::vector<HalfProduct> some = Products(i, rows);
+          FewProducts few = {.x = RoundedOnTheWay({x_.data(), rows, shape_.cols, shape_.cols}),
+                             .products = some};
+          if (kind == 1 || kind == 3)
+            few.norm = {norm_.data(), 1e-6f, {h_.data(), rows, shape_.cols, shape_.cols}};
+          if (kind == 2)
+            few.op = OutputOp::kAdd, few.sum = {sum_.data(), rows, shape_.outputs, shape_.outputs};
+          if (kind == 3) few.op = OutputOp::kSwiGlu;
+          RunPackedFew(stream, few);
+        });
+        std::printf(" %d%s %.2f us %.0f GB/s;", int(rows),
+                    kind == 0   ? ""
+                    : kind == 1 ? " norm"
+                    : kind == 2 ? " add"
+                                : " norm gate",
+                    us, bytes_ / us * 1e-3);
+      }
     }
     std::printf("\n");
-    std::fflush(stdout);
   }
-}
+
+  template <typename Product>
+  double Time(int64_t rows, const Product& product) const {
+    return Micros(rows <= 512 ? 2 * copies_ : 4, [&](Stream stream, int i) {
+      HalfRows some = all_;
+      some.rows = rows;
+      product(stream, some, Products(i, rows));
+    });
+  }
+  void Say(const char* what, int64_t rows, double us) const {
+    std::printf(" %s %.2f us", what, us);
+    if (rows <= 64) {
+      std::printf(" %.0f GB/s |", bytes_ / us * 1e-3);
+    } else {
+      std::printf(" %.0f TF |",
+                  2e-6 * double(rows * shape_.cols * shape_.outputs * shape_.matrices) / us);
+    }
+  }
+  void Tilings(int64_t rows, bool chosen_alone) const {
+    const auto time = [&](std::optional<PackedTiling> tiling) {
+      return Time(rows, [&](Stream stream, const HalfRows& some, const auto& of) {
+        RunPackedMany(stream, some, of, tiling);
+      });
+    };
+    Say("chosen", rows, time(std::nullopt));
+    for (const PackedTiling& tiling : kTilings) {
+      if (chosen_alone) break;
+      if (tiling.tokens > 2 * rows || tiling.tokens < std::min<int64_t>(rows, 64)) continue;
+      if (rows > 512 && tiling.team > 1) continue;
+      std::printf(" %d/%d/%d %.2f", tiling.tokens, tiling.groups, tiling.team, time(tiling));
+    }
+  }
+  void Tiles(int64_t rows) const {
+    const auto time = [&](std::optional<PackedTile> tile) {
+      return Time(rows, [&](Stream stream, const HalfRows& some, const auto& of) {
+        RunPackedTiles(stream, some, of, tile);
+      });
+    };
+    Say("tiles", rows, time(std::nullopt));
+    for (const PackedTile& tile : PackedTiles()) {
+      if (tile.tokens > 2 * rows || tile.tokens < std::min<int64_t>(rows / 2, 64)) continue;
+      std::printf(" %s %.2f", NameOf(tile).c_str(), time(tile));
+    }
+  }
+
+  const DType dtype_;
+  const Shape shape_;
+  const PackedLayout layout_;
+  const double bytes_;
+  const int copies_;
+  std::vector<std::unique_ptr<DeviceArray<std::byte>>> weights_;
+  const DeviceArray<float> x_{std::vector<float>(size_t(kRowsMost * shape_.cols), 0.5f)};
+  const DeviceArray<float> norm_{std::vector<float>(size_t(shape_.cols), 1.0f)};
+  const DeviceArray<float> h_{size_t(4 * shape_.cols)}, sum_{size_t(4 * shape_.outputs)};
+  const DeviceArray<float> y_{size_t(kRowsMost * shape_.outputs * shape_.matrices)};
+  const DeviceArray<uint16_t> half_{size_t(kRowsMost * shape_.cols)};
+  const DeviceArray<float> scale_{size_t(kRowsMost)};
+  const HalfRows all_ = {half_.data(), scale_.data(), kRowsMost, shape_.cols, shape_.cols};
+};
 
 }  // namespace
 }  // namespace reprise::cuda
@@ -254,13 +319,14 @@ void Measure(DType dtype, const Shape& shape) {
 int main(int count, char** names) {
   using namespace reprise;
   for (const DType dtype : {DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
-    bool wanted = count == 2;
+    const std::string what = count > 1 ? names[1] : "all";
+    bool wanted = count <= 2;
     for (int i = 2; i < count; ++i) wanted |= NameOf(dtype) == names[i];
     if (!wanted) continue;
-    if (std::string(names[1]) == "check") {
+    if (what == "check") {
       cuda::Check(dtype);
     } else {
-      for (const cuda::Shape& shape : cuda::kShapes) cuda::Measure(dtype, shape);
+      for (const cuda::Shape& shape : cuda::kShapes) cuda::Bench(dtype, shape).Run(what == "tiles");
     }
   }
 }

@@ -8,8 +8,8 @@
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 
-// Products of 16-bit activations with packed weights (packed.h), on Hopper. The bits are those of
-// products with the same weights in f16 (product_half.h), whatever the number of rows.
+// Products of 16-bit activations with packed weights (packed.h). The bits are those of products
+// with the same weights in f16 (product_half.h), whatever the number of rows and the form.
 namespace reprise::cuda {
 
 // Calls run(products of one form) for each form that there is; in the order in which they come.
@@ -37,9 +37,20 @@ struct PackedTiling {
   int groups;  // 1: 64 rows of the matrix, 2: 128
   int team;    // 1 to 4 blocks
 };
+// With wgmma and the copy engine.
 // REQUIRES: one form and one number of columns of all weights. tiling: to be measured or tested,
 // else the quickest.
 void RunPackedMany(Stream stream, const HalfRows& x, std::span<const HalfProduct> products,
                    std::optional<PackedTiling> tiling = std::nullopt);
+
+// The same on any GPU, in at most 99 KiB of shared memory: tiles of so many rows of x by so many
+// of the matrix, in a block whose warps divide the slices of K among so many groups.
+struct PackedTile {
+  int tokens, rows, along;
+  bool operator==(const PackedTile&) const = default;
+};
+std::vector<PackedTile> PackedTiles();
+void RunPackedTiles(Stream stream, const HalfRows& x, std::span<const HalfProduct> products,
+                    std::optional<PackedTile> tile = std::nullopt);
 
 }  // namespace reprise::cuda

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <string>
 
@@ -97,9 +98,6 @@ void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
 
 class PackedProductTest : public ::testing::TestWithParam<DType> {
  protected:
-  void SetUp() override {
-    if (!ThisGpu().packs()) GTEST_SKIP() << "weights are not packed on this GPU";
-  }
   // So many columns, or the next number that fills blocks.
   int64_t Columns(int64_t cols) const {
     const int64_t block = TraitsOf(GetParam()).block_elements;
@@ -127,6 +125,7 @@ TEST_P(PackedProductTest, EqualsTheSpecification) {
 
 // How a product is divided decides how long it takes, and nothing else.
 TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
+  if (!ThisGpu().wgmma) GTEST_SKIP() << "there are no tilings on this GPU";
   for (const PackedTiling& tiling :
        {PackedTiling{8, 1, 1}, PackedTiling{8, 1, 4}, PackedTiling{16, 1, 2},
         PackedTiling{16, 1, 4}, PackedTiling{32, 1, 1}, PackedTiling{32, 1, 4},
@@ -142,6 +141,51 @@ TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
                           [&](const View&, const HalfRows& half, auto products) {
                             RunPackedMany(nullptr, half, products, tiling);
                           });
+    }
+  }
+}
+
+// Those that need nothing of a GPU but mma.sync and 99 KiB of shared memory.
+TEST_P(PackedProductTest, EveryTileEqualsTheSpecification) {
+  for (const PackedTile& tile : PackedTiles()) {
+    SCOPED_TRACE(std::to_string(tile.tokens) + " x " + std::to_string(tile.rows) + " / " +
+                 std::to_string(tile.along));
+    for (const Case& shape :
+         {Case{1, 32, 1}, Case{7, 4096, 300}, Case{150, 1056, 97}, Case{20, 2592, 2000},
+          Case{65, 96, 65}, Case{500, 1536, 130}, Case{33, 12288, 70}}) {
+      ExpectSpecification(GetParam(), {shape.rows, Columns(shape.cols), shape.outputs},
+                          [&](const View&, const HalfRows& half, auto products) {
+                            RunPackedTiles(nullptr, half, products, tile);
+                          });
+    }
+  }
+}
+
+// Whatever the number of rows, those that both have are the same.
+TEST_P(PackedProductTest, RowsDoNotDependOnTheirNumber) {
+  constexpr int64_t kRows = 500, kOutputs = 200;
+  const int64_t cols = Columns(1312);
+  const TestMatrix matrix = TestMatrix::Random(GetParam(), kOutputs, cols, 1);
+  DeviceArray<float> x(RandomFloats(size_t(kRows * cols), 1, 1)), scale{size_t(kRows)};
+  const int64_t stride = (cols + 15) / 16 * 16;
+  DeviceArray<uint16_t> rounded(size_t(kRows * stride));
+  const HalfRows all{rounded.data(), scale.data(), kRows, cols, stride};
+  RoundRows(nullptr, {x.data(), kRows, cols, cols}, all);
+  DeviceArray<float> out{size_t(kRows * kOutputs)};
+  const auto run = [&](int64_t rows, bool tiles) {
+    HalfRows some = all;
+    some.rows = rows;
+    const HalfProduct one[] = {{matrix.half(), nullptr, {out.data(), rows, kOutputs, kOutputs}}};
+    tiles ? RunPackedTiles(nullptr, some, one) : Products(nullptr, some, one);
+    return out.Read();
+  };
+  const std::vector<float> expected = run(kRows, false);
+  for (int64_t rows = 1; rows <= kRows; rows += rows < 70 ? 1 : 43) {
+    for (const bool tiles : {false, true}) {
+      const std::vector<float> got = run(rows, tiles);
+      ASSERT_EQ(std::memcmp(got.data(), expected.data(), size_t(rows * kOutputs) * sizeof(float)),
+                0)
+          << rows << " rows, " << (tiles ? "tiles" : "as chosen");
     }
   }
 }

@@ -191,7 +191,7 @@ void Products(Stream stream, const HalfRows& x, std::span<const HalfProduct> pro
   if (x.f32 != nullptr) return RunFewProducts(stream, {.x = x, .products = products});
   ForEachForm(products, [&](std::span<const HalfProduct> alike) {
     if (alike[0].weight.packed != PackedForm::kNone) {
-      RunPackedMany(stream, x, alike);
+      ThisGpu().wgmma ? RunPackedMany(stream, x, alike) : RunPackedTiles(stream, x, alike);
     } else {
       Run(stream, x, {}, alike);
     }
