@@ -25,11 +25,23 @@ constexpr double kLongestStep = 2;
 
 // Drafts must make a step's tokens come sooner by so much: less is within what measuring says.
 constexpr double kDraftGainMin = 0.03;
-// Drafts that are likelier than not to be right are tried once in so many steps, whatever such
-// steps seem to take: where none were worth it, and more of them where some are.
+// Drafts that are likelier than not to be right are tried now and then, whatever such steps seem to
+// take. Where some are worth it, more of them are, once in so many steps. Where none are, a try
+// costs more than it saves: it comes after so many steps, then after twice as many each time.
 constexpr double kPromising = 0.5;
-constexpr uint32_t kRestsMax = 64;
 constexpr uint32_t kSomeMax = 16;
+constexpr uint32_t kRestsMin = 64;
+constexpr uint32_t kRestsMax = 1024;
+
+// Whether there is a try in the n-th step in a row in which drafts are not worth it.
+bool IsTry(uint32_t n) {
+  uint32_t next = 0, gap = kRestsMin;
+  for (; gap < kRestsMax; gap *= 2) {
+    next += gap;
+    if (n <= next) return n == next;
+  }
+  return (n - next) % kRestsMax == 0;
+}
 
 void Follow(double measured, double* estimate) {
   *estimate = *estimate == 0 ? measured : *estimate + kObservationWeight * (measured - *estimate);
@@ -186,9 +198,9 @@ int32_t Scheduler::DraftsWorth(std::span<const double> acceptance, double draft_
     best = rate;
     count = k;
   }
-  if (count > 0 || ++unasked_ < kRestsMax) return count;
-  unasked_ = 0;
-  return std::min(1, most);
+  if (count == 0 && IsTry(++unasked_)) return std::min(1, most);
+  if (count > 0) unasked_ = 0;
+  return count;
 }
 
 std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, int32_t count_max) {
@@ -235,7 +247,9 @@ std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, in
     std::push_heap(next.begin(), next.end());
   }
   std::fill(plan.begin(), plan.end(), 0);
-  if (promising > best_count && ++rests_ >= (best_count == 0 ? kRestsMax : kSomeMax)) {
+  if (promising > best_count && best_count == 0) {
+    if (IsTry(++rests_)) best_count = 1;
+  } else if (promising > best_count && ++rests_ >= kSomeMax) {
     best_count = std::min(promising, 2 * best_count + 1);
     rests_ = 0;
   }
