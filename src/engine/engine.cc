@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/draft/constraint_ahead.h"
 #include "engine/near.h"
 #include "engine/sequence.h"
 #include "state/virtual_tokens.h"
@@ -181,6 +182,7 @@ Status Engine::Forward() {
   tokens.clear();
   slices.clear();
   logit_rows.clear();
+  chosen_on_device_ = ChoosesOnDevice();
   std::deque<std::vector<StateTap>> taps;  // slices refer to them
   std::vector<std::function<void()>> masks;
   std::vector<WatchedRows> watched;
@@ -246,7 +248,8 @@ Status Engine::Forward() {
       if (sequence.ahead) {
         sequence.TakeAhead();
       } else {
-        masks.push_back([&sequence] { sequence.FillAllowed(); });
+        const size_t ahead = chosen_on_device_ ? size_t(share.drafts) : 0;
+        masks.push_back([&sequence, ahead] { FillMasks(sequence, ahead); });
       }
     }
     if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
@@ -330,7 +333,12 @@ void Engine::AddChoices() {
     for (int32_t i = 0; i < share.drafts; ++i) {
       if (penalises) said.AddGenerated(sequence.speculation->drafts[static_cast<size_t>(i)]);
       ++row.input.position;
-      if (sequence.generated + i + 1 >= sequence.request.min_tokens) row.input.allowed = nullptr;
+      if (sequence.request.constraint) {
+        const std::span<const TokenMask> masks = AheadOf(sequence).masks();
+        row.input.allowed = size_t(i) < masks.size() ? &masks[size_t(i)] : nullptr;
+      } else if (sequence.generated + i + 1 >= sequence.request.min_tokens) {
+        row.input.allowed = nullptr;
+      }
       choices_.Add(*row.params, row.input);
     }
   }
@@ -339,7 +347,6 @@ void Engine::AddChoices() {
 // The pass, and on devices that can also the choice of tokens; the masks for it are filled
 // meanwhile, and what can be done of the next step.
 Status Engine::Compute(BatchView batch) {
-  chosen_on_device_ = ChoosesOnDevice();
   if (!chosen_on_device_) {
     logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
     return executor_.Forward(batch, cache_->memory(), logits_.data());

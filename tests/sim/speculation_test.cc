@@ -481,6 +481,40 @@ TEST_F(OneReply, ADeviceThatChoosesDoesSoBehindEveryDraft) {
   EXPECT_EQ(executor.told_begun(), answer.completion.steps);
 }
 
+// It is told what a constraint lets come behind every draft, so it takes the steps of a host that
+// asks for one mask after another; what must follow, and where ends may come, included.
+TEST_F(OneReply, ADeviceThatChoosesKnowsTheConstraintBehindEveryDraft) {
+  for (const int logprobs : {-1, 2}) {
+    for (const int32_t least : {0, 30}) {
+      const auto ask = [&](Executor& executor, const EngineOptions& engine) {
+        GenerateRequest request = Request(40);
+        request.constraint = std::make_shared<Verses>(kVocab);
+        request.logprobs = logprobs;
+        request.sampling.temperature = 0.7f;
+        request.sampling.frequency_penalty = 0.3f;
+        request.min_tokens = least;
+        if (least > 0) request.end_tokens = {5, 11};
+        return EngineFixture(executor, {}, engine).Ask(std::move(request));
+      };
+      const auto plain = ask(executor_, {});
+      const auto drafter = std::make_shared<RehearsedDrafter>(
+          RehearsedDrafter::Options{.vocab_size = kVocab, .junk_percent = 0});
+      std::vector<TokenId> text = Request(1).prompt;
+      text.insert(text.end(), plain.tokens.begin(), plain.tokens.end());
+      drafter->Hear(text, Request(1).prompt.size());
+      EngineOptions engine;
+      engine.speculation = {Speculate::kAuto, 4, {drafter}};
+      ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+      const auto on_host = ask(executor_, engine);
+      const auto on_device = ask(device, engine);
+      EXPECT_EQ(on_host.tokens, plain.tokens);
+      EXPECT_EQ(on_device.tokens, plain.tokens);
+      EXPECT_EQ(on_device.completion.steps, on_host.completion.steps);
+      EXPECT_LT(4 * on_device.completion.steps, 3 * plain.completion.steps);
+    }
+  }
+}
+
 // Against a search through all of the text.
 TEST(NgramIndex, FindsTheLatestRun) {
   for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -6,8 +6,8 @@ SCHED = [("sched_test", "src/sched/sched_test")]
 
 MUTANTS = [
     ("drafts_kept_unasked", "src/engine/draft/drafting.cc",
-     "if (share.accepted == share.drafts || drafts[static_cast<size_t>(share.accepted)] != token) {",
-     "if (share.accepted == share.drafts || (drafts[0] == -1 && token == -1)) {", DRAFTS),
+     "if (share.accepted >= last || drafts[static_cast<size_t>(share.accepted)] != token) {",
+     "if (share.accepted >= last || (drafts[0] == -1 && token == -1)) {", DRAFTS),
     ("logits_of_the_draft_before", "src/engine/draft/drafting.cc",
      "const int32_t row = share->rows + share->accepted - 1;", "const int32_t row = share->rows - 1;", DRAFTS),
     ("drafts_of_another_row", "src/engine/draft/drafting.cc",
@@ -28,6 +28,10 @@ MUTANTS = [
      "choices_.Take(share->logit_begin + behind)", "choices_.Take(share->logit_begin + 0 * behind)", DRAFTS),
     ("a_device_ends_before_the_minimum", "src/engine/engine.cc",
      "sequence.generated + i + 1 >= sequence.request.min_tokens", "sequence.generated + i + 2 >= sequence.request.min_tokens", DRAFTS),
+    ("a_constraint_stays_behind_the_drafts", "src/engine/draft/constraint_ahead.cc",
+     "} else if (!walker->Accept(draft).ok()) {", "} else if (draft < 0) {", DRAFTS),
+    ("drafts_without_a_mask_are_kept", "src/engine/draft/drafting.cc",
+     "const bool told = chosen_on_device_ && sequence.request.constraint;", "const bool told = false;", DRAFTS),
     ("states_of_drafts_out_of_order", "src/cache/index/drafts.cc",
      "  std::rotate(states.begin(), states.begin() + 1, states.end());\n", "", DRAFTS),
     ("state_of_the_last_draft", "src/cache/index/drafts.cc",

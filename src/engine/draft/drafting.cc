@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/draft/constraint_ahead.h"
 #include "engine/draft/mtp_drafter.h"
 #include "engine/draft/text_drafters.h"
 #include "engine/engine.h"
@@ -37,6 +38,9 @@ void Engine::PrepareSpeculation(Sequence& sequence) const {
   if (mode == Speculate::kOff || request.max_tokens < 2) return;
   sequence.speculation = std::make_unique<Speculation>(mode);
   sequence.speculates = true;
+  if (chooses_ && request.constraint) {
+    request.constraint = std::make_shared<ConstraintAhead>(std::move(request.constraint));
+  }
   DraftMemory::Prediction& prediction = sequence.speculation->memory.prediction;
   prediction.tokens = std::move(request.prediction);
   prediction.seen = request.prompt.size();
@@ -76,8 +80,7 @@ void Engine::PlanDrafts() {
     Speculation& speculation = *sequence.speculation;
     speculation.drafts.clear();
     if (sequence.generated == 0 || sequence.rows_ready() != 1) continue;
-    // A device that chooses is told before it answers what may come behind every draft.
-    if (sequence.slow || (chooses_ && sequence.request.constraint)) {
+    if (sequence.slow) {
       speculation.report.rest = DraftRest::kSlow;
       continue;
     }
@@ -261,16 +264,18 @@ bool Engine::TakeDraft(Share& share) {
   // What takes long to ask for is asked beside other steps.
   if (sequence.finished || sequence.ahead) return false;
   const std::vector<TokenId>& drafts = sequence.speculation->drafts;
+  const bool told = chosen_on_device_ && sequence.request.constraint;
+  const auto last = told ? static_cast<int32_t>(AheadOf(sequence).masks().size()) : share.drafts;
   while (sequence.rows_ready() > 0) {
     const TokenId token = sequence.lease.tokens()[static_cast<size_t>(sequence.lease.computed())];
-    if (share.accepted == share.drafts || drafts[static_cast<size_t>(share.accepted)] != token) {
+    if (share.accepted >= last || drafts[static_cast<size_t>(share.accepted)] != token) {
       return false;
     }
     if (!CommitRows(share, share.rows + share.accepted, 1)) return false;
     ++share.accepted;
     CountDrafts(sequence, {.accepted = 1});
   }
-  if (!sequence.request.constraint) return true;
+  if (!sequence.request.constraint || told) return true;
   sequence.FillAllowed();
   if (sequence.allowed_status.ok()) return true;
   Finish(sequence, FinishReason::kFailed, sequence.allowed_status);
