@@ -11,7 +11,6 @@ constexpr std::string_view kSources[] = {"tree", "prediction", "ngram", "mtp", "
 constexpr std::string_view kRests[] = {
     "none",
     "off",
-    "device",
     "nothing_to_draft",
     "costs_more_than_it_saves",
     "no_memory",

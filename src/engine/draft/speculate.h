@@ -43,7 +43,6 @@ inline constexpr size_t kDraftGradeCount = 7;
 enum class DraftRest : uint8_t {
   kNone,     // it had some
   kOff,      // the request or the server said so
-  kDevice,   // the device takes one row a sequence
   kNothing,  // no drafter had anything
   kCost,     // they would have cost more time than they were likely to save
   kMemory,   // there was no room for their state
@@ -51,7 +50,7 @@ enum class DraftRest : uint8_t {
   kSpoilt,   // the state of a step with drafts was not finite: it goes on without
   kShort,    // the reply has no tokens to draft
 };
-std::string_view NameOf(DraftRest rest);  // "off", "device", "nothing_to_draft", ...
+std::string_view NameOf(DraftRest rest);  // "off", "nothing_to_draft", ...
 
 struct DraftCount {
   uint64_t run = 0;       // drafts that were rows of a step
