@@ -252,7 +252,7 @@ TEST(UnknownFields, WhatWouldChangeAnAnswerDoesNot) {
       {kChat, R"("allowed_token_ids": [-1])", "allowed_token_ids"},
       {kChat, R"("logits_processors": ["x"])", "logits_processors"},
       {kChat, R"("structural_tag": {})", "structural_tag"},
-      {"/v1/responses", R"("background": true)", "background"},
+      {"/v1/responses", R"("background": true, "store": false)", "background"},
       {kMessages, R"("inference_geo": "us")", "inference_geo"},
       {"/api/generate", R"("template": "x")", "template"},
       {"/api/generate", R"("width": 64)", "width"},

@@ -13,7 +13,9 @@
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
+#include "api/responses/background.h"
 #include "api/responses/endpoints.h"
+#include "api/responses/store.h"
 #include "api/vectors/endpoints.h"
 
 namespace reprise::api {
@@ -73,6 +75,13 @@ bool AnswersTo(const ServiceOptions& options, std::string_view host) {
   return host == "[::1]" || (four && host.starts_with("127."));
 }
 
+ServiceOptions WithStore(ServiceOptions options) {
+  if (options.responses == nullptr) {
+    options.responses = std::make_shared<responses::ResponseStore>(options.archive);
+  }
+  return options;
+}
+
 }  // namespace
 
 Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
@@ -80,7 +89,7 @@ Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
     : model_(model),
       engine_(engine),
       clock_(clock),
-      options_(std::move(options)),
+      options_(WithStore(std::move(options))),
       tenants_(options_.keys),
       metrics_(std::make_unique<Metrics>()),
       reports_(std::make_unique<ReportLog>()),
@@ -90,7 +99,10 @@ Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
   engine_->SetObserver([this] { feed_->Wake(); });
 }
 
-Service::~Service() { engine_->SetObserver(nullptr); }
+Service::~Service() {
+  options_.responses->background().Abandon(this);
+  engine_->SetObserver(nullptr);
+}
 
 std::vector<ModelBrief> Service::ListModels() const {
   if (options_.models != nullptr) return options_.models->List();

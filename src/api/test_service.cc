@@ -242,7 +242,8 @@ void TestService::Parts::RunAll() {
 TestService::TestService(ServiceOptions options, TextVectors vectors, std::string chat_template)
     : parts_(std::make_unique<Parts>(std::move(options), std::move(vectors),
                                      std::move(chat_template))) {}
-TestService::~TestService() = default;
+// What waits to be done may hold the service.
+TestService::~TestService() { parts_->tasks.clear(); }
 
 std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, size_t leave_after) {
   const http::Router::Match match = router.Find(request.method, request.path);
@@ -271,6 +272,11 @@ std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, s
 TestService::Answer TestService::Send(http::Request request, size_t leave_after) {
   const auto exchange = parts_->Begin(std::move(request), leave_after);
   parts_->RunAll();
+  return exchange ? exchange->answer : Answer();
+}
+
+TestService::Answer TestService::Begin(http::Request request) {
+  const auto exchange = parts_->Begin(std::move(request), SIZE_MAX);
   return exchange ? exchange->answer : Answer();
 }
 

@@ -33,6 +33,8 @@ class TestService {
   // Answers a request and does all the work that it caused. `leave_after`: the client goes away
   // after so many pieces of a stream.
   Answer Send(http::Request request, size_t leave_after = SIZE_MAX);
+  // What its handler answers at once; all other work waits for the next request.
+  Answer Begin(http::Request request);
   // Answers several that come at the same time, in this order.
   std::vector<Answer> SendAll(std::vector<http::Request> requests);
   // A request as clients send it: POST, JSON.

@@ -5,6 +5,7 @@ usage: responses_test.py REPRISE
 """
 import json
 import sys
+import tempfile
 import unittest
 
 import openai
@@ -193,7 +194,7 @@ class Responses(unittest.TestCase):
         self.assertEqual(counted.input_tokens, self.create(tools=TOOLS).usage.input_tokens)
 
     def test_what_is_refused_is_named(self):
-        cases = [("tools[1].name", {"tools": TOOLS * 2}), ("background", {"background": True}),
+        cases = [("tools[1].name", {"tools": TOOLS * 2}), ("background", {"background": True, "store": False}),
                  ("conversation", {"conversation": "c"}),
                  ("tool_choice", {"tool_choice": "required"}), ("text.format.type", {"text": {"format": {"type": "xml"}}}),
                  ("input[0].type", {"input": [{"type": "computer_call_output"}]}),
@@ -256,6 +257,80 @@ class Custom(unittest.TestCase):
         self.assertEqual(self.names(tools=self.tools)[8:], [
             "response.output_item.added", "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done",
             "response.output_item.done", "response.completed"])
+
+
+class Background(unittest.TestCase):
+    """Responses that nobody has to wait for, with one that is computed at a time. The client's types check them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(PROGRAM, "--parallel", "1", model=harness.TINY)
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="key", max_retries=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        assert cls.server.stop() == 0
+
+    def create(self, tokens=20, **more):
+        return self.client.responses.create(model=self.server.model, input="Tell me a story.", temperature=0, background=True,
+                                            max_output_tokens=tokens, extra_body={"ignore_eos": True}, **more)
+
+    def poll(self, made):
+        while made.status in ("queued", "in_progress"):
+            made = self.client.responses.retrieve(made.id)
+        return made
+
+    def test_polled(self):
+        made = self.create()
+        self.assertEqual((made.status, made.background, made.output), ("queued", True, []))
+        done = self.poll(made)
+        self.assertEqual((done.id, done.status, done.usage.output_tokens), (made.id, "incomplete", 20))
+        again = self.client.responses.create(model=self.server.model, input="More.", previous_response_id=done.id,
+                                             max_output_tokens=5)
+        self.assertGreater(again.usage.input_tokens, done.usage.total_tokens)
+
+    def test_a_reader_comes_back(self):
+        with self.create(stream=True) as stream:  # leaves in the middle
+            seen = [event for event, _ in zip(stream, range(6))]
+        made = seen[0].response.id
+        rest = list(self.client.responses.retrieve(made, stream=True, starting_after=seen[-1].sequence_number))
+        whole = list(self.client.responses.retrieve(made, stream=True))
+        self.assertEqual(seen + rest, whole)
+        self.assertEqual([event.sequence_number for event in seen + rest], list(range(len(whole))))
+        self.assertEqual(rest[-1].response.output_text, whole[-1].response.output_text)
+        self.assertEqual(self.client.responses.retrieve(made).output_text, whole[-1].response.output_text)
+
+    def test_cancelled(self):
+        made = [self.create(1500, stream=False) for _ in range(4)]
+        for one in reversed(made):
+            self.assertEqual(self.client.responses.cancel(one.id).status, "cancelled")
+        for one in made:
+            self.assertEqual(self.client.responses.retrieve(one.id).status, "cancelled")
+            self.assertEqual(self.client.responses.cancel(one.id).status, "cancelled")
+        with self.assertRaises(openai.BadRequestError):
+            self.client.responses.cancel(self.client.responses.create(model=self.server.model, input="x", max_output_tokens=1).id)
+
+    def test_deleted(self):
+        made = self.create(1500)
+        self.client.responses.delete(made.id)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(made.id)
+
+
+class Restart(unittest.TestCase):
+    def test_a_server_that_ends_finishes_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = harness.Server(PROGRAM, "--disk", folder, model=harness.TINY)
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="key", max_retries=0)
+            made = client.responses.create(model=server.model, input="Hi", background=True, max_output_tokens=200)
+            client.close()
+            self.assertEqual(server.stop(), 0)
+            server = harness.Server(PROGRAM, "--disk", folder, model=harness.TINY)
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="key", max_retries=0)
+            self.assertIn(client.responses.retrieve(made.id).status, ("completed", "incomplete"))
+            client.close()
+            self.assertEqual(server.stop(), 0)
 
 
 if __name__ == "__main__":

@@ -84,8 +84,6 @@ constexpr KnownField kFields[] = {
      "is not supported: the chat template adds special tokens"},
     {kText | kVectors, "add_special_tokens", kRefused, "true", kNo},
     // The Responses API.
-    {kResponses, "background", kRefused, "false",
-     "is not supported; wait for the answer, or use stream"},
     {kResponses, "truncation", kHint, "\"disabled\"", "must be disabled on this server"},
     {kResponses, "context_management", kHint, "[]", kNoCut},
     {kResponses, "conversation", kRefused, "", "is not supported; use previous_response_id"},

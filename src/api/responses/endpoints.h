@@ -6,8 +6,8 @@
 
 namespace reprise::api::responses {
 
-// POST /v1/responses, POST /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, GET
-// /v1/responses/{id}/input_items.
+// POST /v1/responses, POST /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, POST
+// /v1/responses/{id}/cancel, GET /v1/responses/{id}/input_items.
 void AddRoutes(Service* service, http::Router* router);
 
 }  // namespace reprise::api::responses

@@ -225,7 +225,7 @@ std::string FormatSettings(const Fields& fields, const ResponsesRequest& request
   Repeat(fields, "reasoning", R"({"effort":null,"summary":null})", &json);
   Repeat(fields, "text", R"({"format":{"type":"text"}})", &json);
   Repeat(fields, "top_logprobs", "0", &json);
-  json.Member("background", false).Member("service_tier", "default");
+  json.Member("background", request.background).Member("service_tier", "default");
   json.Member("truncation", "disabled").Member("store", request.store);
   json.Member("temperature", request.job.options.sampling.temperature);
   json.Member("top_p", request.job.options.sampling.top_p);
@@ -242,6 +242,7 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
   fields->SetDialect(Dialect::kResponses);
   fields->Read("stream", &request.stream);
   fields->Read("store", &request.store);
+  fields->Read("background", &request.background);
   ReadInclude(fields, &request);
   ToolReader(static_cast<size_t>(options.tool_count_max), fields, &request).Read();
   ReadRules(fields, &request);
@@ -266,6 +267,9 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
       fields->Fail("store", "cannot be true: cache.store is false");
     }
     request.store = false;
+  }
+  if (request.background && !request.store) {
+    fields->Fail("background", "needs a response that is stored: leave out store");
   }
   openai::ReadVariables(fields, &job);
   ReadMetadata(fields);

@@ -17,6 +17,7 @@ namespace reprise::api::responses {
 struct ResponsesRequest {
   bool stream = false;
   bool store = true;            // the client may come back to the response
+  bool background = false;      // nobody waits for it (background.h)
   bool seal_reasoning = false;  // include: reasoning.encrypted_content
   bool logprobs = false;        // include: message.output_text.logprobs
   Namespaces namespaces;

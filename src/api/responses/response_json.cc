@@ -207,13 +207,15 @@ ItemStatus StatusOf(const OutputItem& item) {
 }
 
 const char* StatusOf(const ResponseEnd& end) {
+  if (end.cancelled) return "cancelled";
   if (end.choice == nullptr) return "failed";
   return end.choice->stop == StopKind::kLength ? "incomplete" : "completed";
 }
 
 void WriteResponse(const ResponseHead& head, const std::vector<OutputItem>& items,
                    const ResponseEnd* end, JsonWriter* json) {
-  const std::string_view status = end == nullptr ? "in_progress" : StatusOf(*end);
+  const char* const waiting = head.queued ? "queued" : "in_progress";
+  const std::string_view status = end == nullptr ? waiting : StatusOf(*end);
   json->BeginObject().Member("id", head.id).Member("object", "response");
   json->Member("created_at", head.created).Member("status", status).Member("model", head.model);
   json->Key("completed_at");

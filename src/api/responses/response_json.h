@@ -22,6 +22,8 @@ struct ResponseHead {
   CustomNames custom;
   bool seal_reasoning = false;
   bool logprobs = false;
+  bool background = false;
+  bool queued = false;  // nothing of it is computed yet
 
   bool IsCustom(const Block& block) const {
     return block.kind == OutputEvent::Kind::kCallBegin && custom.contains(block.name);
@@ -57,12 +59,14 @@ struct ResponseEnd {
   Usage usage = {};
   std::string report = {};  // the "reprise" object
   ApiError error = {};      // of one that failed
+  bool cancelled = false;
 };
 // The whole object.
 void WriteResponse(const ResponseHead& head, const std::vector<OutputItem>& items,
                    const ResponseEnd* end, JsonWriter* json);
 
-// How the response ended, as its last event and its status say it: completed, incomplete, failed.
+// How the response ended, as its last event and its status say it: completed, incomplete, failed,
+// cancelled.
 const char* StatusOf(const ResponseEnd& end);
 
 }  // namespace reprise::api::responses

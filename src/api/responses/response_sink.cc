@@ -16,8 +16,15 @@ using Kind = OutputEvent::Kind;
 // Both shapes of the answer collect items alike.
 class ResponseSink : public ReplySink {
  public:
-  ResponseSink(http::ExchangePtr exchange, ResponseHead head, Keep keep)
-      : exchange_(std::move(exchange)), head_(std::move(head)), keep_(std::move(keep)) {}
+  ResponseSink(http::ExchangePtr exchange, ResponseHead head, Keep keep, Started started)
+      : exchange_(std::move(exchange)),
+        head_(std::move(head)),
+        keep_(std::move(keep)),
+        started_(std::move(started)) {}
+
+  void OnStart(const ReuseReport&) override {
+    if (started_) started_();
+  }
 
   void OnDelta(const Delta& delta) override {
     const std::vector<ReplyToken>* tokens = &delta.tokens;
@@ -62,7 +69,7 @@ class ResponseSink : public ReplySink {
     std::string body;
     JsonWriter json(&body);
     WriteResponse(head_, items_, &end, &json);
-    if (keep_ && end.choice != nullptr) {
+    if (keep_ && (end.choice != nullptr || head_.background)) {
       Items items;
       for (const OutputItem& item : items_) {
         // Nobody goes on from half a call.
@@ -79,6 +86,7 @@ class ResponseSink : public ReplySink {
 
  private:
   const Keep keep_;
+  const Started started_;
 };
 
 class WholeSink final : public ResponseSink {
@@ -92,6 +100,7 @@ class WholeSink final : public ResponseSink {
     exchange_->Respond(std::move(response));
   }
   void OnError(const ApiError& error) override {
+    if (head_.background) Finish({nullptr, {}, "", error});
     exchange_->Respond(ErrorResponse(error, &exchange_->request()));
   }
 };
@@ -223,13 +232,16 @@ class StreamSink final : public ResponseSink {
 
 }  // namespace
 
-std::unique_ptr<ReplySink> MakeWholeSink(http::ExchangePtr exchange, ResponseHead head, Keep keep) {
-  return std::make_unique<WholeSink>(std::move(exchange), std::move(head), std::move(keep));
+std::unique_ptr<ReplySink> MakeWholeSink(http::ExchangePtr exchange, ResponseHead head, Keep keep,
+                                         Started started) {
+  return std::make_unique<WholeSink>(std::move(exchange), std::move(head), std::move(keep),
+                                     std::move(started));
 }
 
-std::unique_ptr<ReplySink> MakeStreamSink(http::ExchangePtr exchange, ResponseHead head,
-                                          Keep keep) {
-  return std::make_unique<StreamSink>(std::move(exchange), std::move(head), std::move(keep));
+std::unique_ptr<ReplySink> MakeStreamSink(http::ExchangePtr exchange, ResponseHead head, Keep keep,
+                                          Started started) {
+  return std::make_unique<StreamSink>(std::move(exchange), std::move(head), std::move(keep),
+                                      std::move(started));
 }
 
 }  // namespace reprise::api::responses

@@ -11,16 +11,21 @@
 
 namespace reprise::api::responses {
 
-// Told the whole response object and the items of the reply when it is complete.
+// Gets the whole response object and the items of the reply when it is complete; of one in the
+// background when it has failed, too.
 using Keep = std::function<void(std::string body, Items items)>;
+// Called when the reply begins to be computed.
+using Started = std::function<void()>;
 
-// Answers with one response object. `keep` may be null, here and below.
-std::unique_ptr<ReplySink> MakeWholeSink(http::ExchangePtr exchange, ResponseHead head, Keep keep);
+// Answers with one response object. `keep` and `started` may be null, here and below.
+std::unique_ptr<ReplySink> MakeWholeSink(http::ExchangePtr exchange, ResponseHead head, Keep keep,
+                                         Started started = nullptr);
 
 // Answers with events, each with its sequence_number: response.created, response.in_progress; for
 // each item response.output_item.added, what is in it, response.output_item.done; then
 // response.completed, response.incomplete or response.failed. In a text or in reasoning:
 // content_part.added, deltas, done, content_part.done; in a call: arguments.delta, done.
-std::unique_ptr<ReplySink> MakeStreamSink(http::ExchangePtr exchange, ResponseHead head, Keep keep);
+std::unique_ptr<ReplySink> MakeStreamSink(http::ExchangePtr exchange, ResponseHead head, Keep keep,
+                                          Started started = nullptr);
 
 }  // namespace reprise::api::responses

@@ -6,8 +6,10 @@
 #include <map>
 
 #include "api/responses/archive.h"
+#include "api/responses/background.h"
 #include "api/responses/item.h"
 #include "api/responses/store.h"
+#include "api/test_service.h"
 #include "base/coding/base64.h"
 
 namespace reprise::api::responses {
@@ -278,6 +280,189 @@ TEST(ResponseStore, WhatAnArchiveGivesBackMayBeAnything) {
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[1].pictures = r->items[0].pictures; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[3].pictures = {{1, "x", ""}}; }));
   EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].kind = static_cast<Item::Kind>(6); }));
+}
+
+constexpr char kPath[] = "/v1/responses";
+// The last word is what the model goes on with.
+constexpr char kInBackground[] = R"({"input": "a", "background": true, "max_output_tokens": 20)";
+
+std::string IdIn(const std::string& answer) {
+  const size_t at = answer.find("resp_");
+  return at == std::string::npos ? "" : answer.substr(at, answer.find('"', at) - at);
+}
+
+TestService::Answer Get(TestService* service, const std::string& path,
+                        const std::string& query = "") {
+  http::Request request = TestService::MakePost(kPath + path, "");
+  request.method = "GET";
+  request.query = query;
+  return service->Send(std::move(request));
+}
+
+bool Has(const TestService::Answer& answer, const std::string& text) {
+  return answer.body.find(text) != std::string::npos;
+}
+
+std::vector<std::string> Events(const std::string& stream) {
+  std::vector<std::string> events;
+  for (size_t begin = 0; begin < stream.size();) {
+    const size_t end = stream.find("\n\n", begin) + 2;
+    events.push_back(stream.substr(begin, end - begin));
+    begin = end;
+  }
+  return events;
+}
+
+TEST(ResponsesInBackground, AreAnsweredAtOnceAndFoundLater) {
+  TestService service;
+  const auto queued = service.Begin(TestService::MakePost(kPath, std::string(kInBackground) + "}"));
+  EXPECT_EQ(queued.status, 200);
+  EXPECT_TRUE(Has(queued, R"("status":"queued")")) << queued.body;
+  EXPECT_TRUE(Has(queued, R"("background":true)"));
+  const std::string id = IdIn(queued.body);
+  auto& all = service.service().options().responses->background();
+  EXPECT_EQ(all.running(), 1u);
+  EXPECT_TRUE(Has(Get(&service, "/" + id), R"("status":"queued")"));
+  const auto found = Get(&service, "/" + id);  // everything has run meanwhile
+  EXPECT_TRUE(Has(found, R"("status":"incomplete")")) << found.body;
+  EXPECT_TRUE(Has(found, "abcdefghijklmnopqrst"));
+  EXPECT_EQ(all.running(), 0u);
+  EXPECT_EQ(all.Find("local", id), nullptr);
+  // It can be continued, and is no stream.
+  EXPECT_EQ(service.Post(kPath, R"({"input": "b", "previous_response_id": ")" + id + "\"}").status,
+            200);
+  EXPECT_EQ(Get(&service, "/" + id, "stream=true").status, 400);
+}
+
+TEST(ResponsesInBackground, GoOnWithoutTheirReadersWhoMayComeBack) {
+  TestService service;
+  const std::string body = std::string(kInBackground) + R"(, "stream": true})";
+  const auto whole = service.Post(kPath, body);
+  ASSERT_TRUE(whole.streamed);
+  const std::vector<std::string> events = Events(whole.body);
+  ASSERT_GT(events.size(), 10u);
+  EXPECT_EQ(Get(&service, "/" + IdIn(whole.body), "stream=true").body, whole.body);
+  for (const size_t seen : {size_t{1}, size_t{4}, events.size() - 1}) {
+    const auto part = service.Send(TestService::MakePost(kPath, body), seen);
+    ASSERT_EQ(Events(part.body).size(), seen);
+    const std::string id = IdIn(part.body);
+    EXPECT_TRUE(Has(Get(&service, "/" + id), R"("status":"incomplete")"));
+    const auto rest =
+        Get(&service, "/" + id, "stream=true&starting_after=" + std::to_string(seen - 1));
+    EXPECT_EQ(part.body + rest.body, Get(&service, "/" + id, "stream=true").body);
+    EXPECT_TRUE(Has(rest, "event: response.incomplete"));
+    EXPECT_TRUE(Has(rest, R"("sequence_number":)" + std::to_string(seen)));
+    EXPECT_FALSE(Has(rest, R"("sequence_number":)" + std::to_string(seen - 1) + ","));
+  }
+  const std::string id = IdIn(whole.body);
+  EXPECT_EQ(Get(&service, "/" + id, "stream=true&starting_after=99999").body, "");
+  for (const char* wrong : {"x", "-1", "1x", "99999999999999999999"}) {
+    EXPECT_EQ(Get(&service, "/" + id, std::string("stream=true&starting_after=") + wrong).status,
+              400);
+  }
+}
+
+TEST(ResponsesInBackground, AReaderComesWhileTheyRun) {
+  TestService service;
+  const auto post = [](const std::string& body) { return TestService::MakePost(kPath, body); };
+  service.Begin(post(std::string(kInBackground) + R"(, "stream": true})"));
+  auto& all = service.service().options().responses->background();
+  ASSERT_EQ(all.running(), 1u);
+  service.SetStalled(true);  // who does not read keeps nobody waiting
+  service.Begin(post(std::string(kInBackground) + R"(, "stream": true})"));
+  service.Post(kPath, R"({"input": "x"})");
+  EXPECT_EQ(all.running(), 0u);
+}
+
+TEST(ResponsesInBackground, AreCancelled) {
+  TestService service;
+  const auto begun = service.Begin(TestService::MakePost(kPath, std::string(kInBackground) + "}"));
+  auto& all = service.service().options().responses->background();
+  ASSERT_EQ(all.running(), 1u);
+  const std::string path = kPath + ("/" + IdIn(begun.body));
+  const auto cancelled = service.Post(path + "/cancel", "");
+  EXPECT_EQ(cancelled.status, 200);
+  EXPECT_TRUE(Has(cancelled, R"("status":"cancelled")")) << cancelled.body;
+  EXPECT_EQ(all.running(), 0u);
+  EXPECT_EQ(Get(&service, "/" + IdIn(begun.body)).body, cancelled.body);
+  EXPECT_EQ(service.Post(path + "/cancel", "").body, cancelled.body);
+}
+
+// The service goes while they are computed: nothing is left that holds it.
+TEST(ResponsesInBackground, EndWithTheirServer) {
+  ServiceOptions options;
+  options.responses = std::make_shared<ResponseStore>();
+  const std::weak_ptr<ResponseStore> store = options.responses;
+  {
+    TestService service(std::move(options));
+    for (const char* stream : {"false", "true"}) {
+      service.Begin(TestService::MakePost(
+          kPath, std::string(kInBackground) + R"(, "stream": )" + stream + "}"));
+    }
+    EXPECT_EQ(service.service().options().responses->background().running(), 2u);
+  }
+  EXPECT_TRUE(store.expired());
+}
+
+TEST(ResponsesInBackground, OthersCannotBeCancelled) {
+  TestService service;
+  const std::string id = IdIn(service.Post(kPath, R"({"input": "a"})").body);
+  EXPECT_EQ(service.Post(kPath + ("/" + id + "/cancel"), "").status, 400);
+  EXPECT_EQ(service.Post(std::string(kPath) + "/resp_x/cancel", "").status, 404);
+  EXPECT_EQ(service.Post(std::string(kPath) + "/resp_x", "").status, 404);
+  const std::string done = IdIn(service.Post(kPath, std::string(kInBackground) + "}").body);
+  EXPECT_TRUE(Has(service.Post(kPath + ("/" + done + "/cancel"), ""), R"("status":"incomplete")"));
+}
+
+TEST(ResponsesInBackground, AreForgottenWhileTheyRun) {
+  TestService service;
+  const auto begun = service.Begin(TestService::MakePost(kPath, std::string(kInBackground) + "}"));
+  http::Request request = TestService::MakePost(kPath + ("/" + IdIn(begun.body)), "");
+  request.method = "DELETE";
+  EXPECT_EQ(service.Send(std::move(request)).status, 200);
+  EXPECT_EQ(service.service().options().responses->background().running(), 0u);
+  EXPECT_EQ(Get(&service, "/" + IdIn(begun.body)).status, 404);
+}
+
+TEST(ResponsesInBackground, AreSoManyOfATenant) {
+  TestService service;
+  int queued = 0;
+  int refused = 0;
+  for (size_t i = 0; i <= BackgroundReplies::kRunningMax; ++i) {
+    const auto answer =
+        service.Begin(TestService::MakePost(kPath, std::string(kInBackground) + "}"));
+    queued += answer.status == 200;
+    refused += answer.status == 429;
+  }
+  EXPECT_EQ(queued + refused, static_cast<int>(BackgroundReplies::kRunningMax) + 1);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(service.Post(kPath, std::string(kInBackground) + "}").status, 429);
+  EXPECT_EQ(service.Post(kPath, std::string(kInBackground) + "}").status, 200);
+}
+
+TEST(ResponsesInBackground, EventsAreKeptWithinBounds) {
+  BackgroundReplies all;
+  size_t bytes = 0;
+  std::vector<BackgroundReplyPtr> replies;
+  for (int i = 0; i < 8; ++i) {
+    BackgroundReply::Parts parts;
+    parts.tenant = "t";
+    parts.head.id = "resp_" + std::to_string(i);
+    parts.streams = true;
+    replies.push_back(std::make_shared<BackgroundReply>(parts));
+    ASSERT_TRUE(all.Add(replies.back()));
+    const auto inner = BackgroundReply::MakeExchange(replies.back(), nullptr);
+    for (int event = 0; event < 5; ++event) inner->Send(std::string(size_t{4} << 20, 'x'));
+    EXPECT_EQ(replies.back()->bytes(), BackgroundReplies::kEventBytesMax);
+    inner->End();
+    EXPECT_TRUE(replies.back()->over());
+  }
+  for (const BackgroundReplyPtr& reply : replies) {
+    if (all.Find("t", reply->id())) bytes += reply->bytes();
+  }
+  EXPECT_EQ(bytes, BackgroundReplies::kEndedBytesMax);
+  EXPECT_NE(all.Find("t", "resp_7"), nullptr);
+  EXPECT_EQ(all.Find("u", "resp_7"), nullptr);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/responses/background.h"
+
 namespace reprise::api::responses {
 
 std::string MakeItemId(std::string_view prefix, std::string_view response_id, size_t index) {
@@ -24,6 +26,11 @@ size_t StoredResponse::bytes() const {
   for (const Item& item : items) total += item.bytes();
   return total;
 }
+
+ResponseStore::ResponseStore(std::shared_ptr<ResponseArchive> archive)
+    : archive_(std::move(archive)), background_(std::make_unique<BackgroundReplies>()) {}
+
+ResponseStore::~ResponseStore() = default;
 
 ResponseStore::Key ResponseStore::KeyOf(const std::string& tenant, std::string_view id) {
   Key key = tenant;

@@ -20,6 +20,8 @@ inline constexpr std::string_view kResponsePrefix = "resp_";
 std::string MakeItemId(std::string_view prefix, std::string_view response_id, size_t index);
 std::string ResponseIdOf(std::string_view item_id);
 
+class BackgroundReplies;
+
 // A response that can be continued (previous_response_id) and asked for again.
 struct StoredResponse {
   std::string body;        // the response object, JSON
@@ -44,8 +46,8 @@ class ResponseStore {
   static constexpr size_t kTenantBytesMax = size_t{32} << 20;
   static constexpr size_t kBytesMax = size_t{128} << 20;
 
-  explicit ResponseStore(std::shared_ptr<ResponseArchive> archive = nullptr)
-      : archive_(std::move(archive)) {}
+  explicit ResponseStore(std::shared_ptr<ResponseArchive> archive = nullptr);
+  ~ResponseStore();
 
   void Add(const std::string& tenant, const std::string& id, StoredResponse response);
   std::shared_ptr<const StoredResponse> Find(const std::string& tenant, std::string_view id) const;
@@ -53,6 +55,8 @@ class ResponseStore {
   // An item of a stored response's reply.
   std::shared_ptr<const Item> FindItem(const std::string& tenant, std::string_view id) const;
   size_t bytes() const;
+  // Those that are on their way, whoever waits for them.
+  BackgroundReplies& background() { return *background_; }
 
  private:
   using Key = std::string;  // tenant, a zero byte, id
@@ -70,6 +74,7 @@ class ResponseStore {
   bool DropOldest(const std::string* tenant);
 
   const std::shared_ptr<ResponseArchive> archive_;
+  const std::unique_ptr<BackgroundReplies> background_;
   mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<Key, Entry> entries_;
   std::deque<Key> order_;                       // oldest first

@@ -2,11 +2,13 @@
 #include "cli/serve/server_stack.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
 #include "api/ops/openapi.h"
+#include "api/responses/background.h"
 #include "api/responses/store.h"
 #include "base/json_writer.h"
 #include "base/log.h"
@@ -221,7 +223,14 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
   fleet_->EndWatches();
   batches_.reset();  // they go on after the next start
   if (puller_ != nullptr) puller_->Stop();
-  return server_->Drain(timeout);
+  if (!server_->Drain(timeout)) return false;
+  // Nobody may be waiting for them, but they were promised.
+  const auto computes = [](const auto& one) {
+    return one.second->options().responses->background().running() > 0;
+  };
+  if (std::ranges::none_of(fleet_->Services(), computes)) return true;
+  std::this_thread::sleep_for(timeout / 4);
+  return false;
 }
 
 // Memory of the host ends with the process: nothing is put there in the end.

@@ -36,8 +36,9 @@ int64_t NowMs() {
 
 // Requests of these paths are answered by the text of a model alone.
 bool IsTextOnly(std::string_view path) {
-  for (const std::string_view end : {"/tokenize", "/detokenize", "/apply-template", "/count_tokens",
-                                     "/input_tokens", "/api/show", "/pins", "/reset"}) {
+  for (const std::string_view end :
+       {"/tokenize", "/detokenize", "/apply-template", "/count_tokens", "/input_tokens",
+        "/responses/*", "/api/show", "/pins", "/reset"}) {
     if (path.ends_with(end)) return true;
   }
   return path == "/reset_prefix_cache";
