@@ -437,14 +437,14 @@ void Engine::Recover(const Status& failed) {
   RemoveFinished();
 }
 
-// State that is only cached makes way, then idle work; then steps get smaller. A row that does not
-// fit by itself ends its request.
+// State that is only cached makes way, then idle work; then steps get smaller. A row (or a picture
+// that is not cut) that does not fit by itself ends its request.
 void Engine::MakeRoomToCompute(const Status& computed) {
   constexpr size_t kBytes = size_t{256} << 20;
   if (cache_->GiveWay(kBytes) || DropIdle()) return;
   int32_t rows = 0;
   for (const Share& share : shares_) rows += share.rows + share.drafts;
-  if (rows > 1) return scheduler_.Shrink(rows / 2);
+  if (rows > WholeRows(*shares_.front().sequence, 1)) return scheduler_.Shrink(rows / 2);
   Finish(*shares_.front().sequence, FinishReason::kFailed, computed);
 }
 

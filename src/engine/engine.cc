@@ -103,6 +103,12 @@ bool Engine::Sees(Sequence& sequence, Runnable* one) {
   return blind > computed;
 }
 
+// As many rows as that, where pictures may be cut.
+int32_t Engine::WholeRows(const Sequence& sequence, int32_t rows) const {
+  if (sequence.sight == nullptr || !executor_.card().whole_pictures) return rows;
+  return sequence.sight->WholeRows(sequence.lease.computed(), rows);
+}
+
 // The tower looks at a part of a picture beside the rows of others: it delays them by so much. What
 // it has no memory for is tried once more, with what was cached given back.
 void Engine::Look() {
@@ -169,7 +175,7 @@ void Engine::PlanStep() {
   const StepPlan plan = scheduler_.Plan(runnables);
   shares_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
-    if (plan[i] > 0) shares_.push_back({sequences[i], plan[i]});
+    if (plan[i] > 0) shares_.push_back({sequences[i], WholeRows(*sequences[i], plan[i])});
   }
   PlanDrafts();
 }

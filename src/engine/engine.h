@@ -198,6 +198,7 @@ class Engine {
   // engine.cc
   void PlanStep();
   bool Sees(Sequence& sequence, Runnable* one);
+  int32_t WholeRows(const Sequence& sequence, int32_t rows) const;
   void Look();
   void Restrict(const Sequence& sequence, Runnable* one) const;
   Status Forward();

@@ -52,6 +52,9 @@ Status Engine::Check(const GenerateRequest& request) const {
   }
   const bool sees = !request.pictures.empty();
   if (sees) REPRISE_TRY(CheckPictures(request.prompt, request.pictures));
+  if (sees && card.whole_pictures && request.snapkv && !request.snapkv->off()) {
+    return InvalidArgument("snapkv is not supported with pictures of this model");
+  }
   if (sees && request.prompt_logprobs >= 0) {
     return InvalidArgument("log probabilities of a prompt with pictures are not supported");
   }

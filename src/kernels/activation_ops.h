@@ -13,6 +13,8 @@ void Silu(const OpContext& context, const ConstRows& x, const Rows& y);
 void Gelu(const OpContext& context, const ConstRows& x, const Rows& y);  // tanh form
 // (0.5 * x) * (1 + erf(x / sqrt 2)). REQUIRES: the backend sees (Backend::sees).
 void GeluErf(const OpContext& context, const ConstRows& x, const Rows& y);
+// min(max(x, least), most); what is no number stays that. REQUIRES: the backend sees.
+void Clamp(const OpContext& context, const ConstRows& x, float least, float most, const Rows& y);
 void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
 // y = (u + 1) * (g * sigmoid(alpha * g)) with g = gate, but at most limit, and u = up, but within
 // [-limit, limit]; NaN stays NaN.

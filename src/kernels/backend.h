@@ -125,8 +125,8 @@ class Backend {
   }
   virtual void KeepRows(const KvPlace&, const KvShape&, const KeptRows&) { CHECK(keeps()); }
 
-  // Ops that models with pictures need beside the others: GeluErf, MakePlacedRopeTable, and
-  // attention with AttentionParams::sees.
+  // Ops that models with pictures need beside the others: GeluErf, Clamp, MakePlacedRopeTable, and
+  // attention with AttentionParams::ends.
   virtual bool sees() const { return false; }
   virtual void GeluErf(const ConstRows& /*x*/, const Rows& /*y*/) { CHECK(sees()); }
   virtual void MakePlacedRopeTable(std::span<const RopePlace>, std::span<const uint8_t> /*axes*/,
@@ -247,6 +247,11 @@ class Backend {
                            const AttentionParams&, const ConstRows& /*gate*/,
                            const ConstRows& /*q*/, const Rows& /*out*/) {
     return false;
+  }
+
+  // activation_ops.h, of backends that see.
+  virtual void Clamp(const ConstRows& /*x*/, float /*least*/, float /*most*/, const Rows& /*y*/) {
+    CHECK(sees());
   }
 };
 

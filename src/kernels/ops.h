@@ -139,9 +139,10 @@ struct AttentionParams {
   // [q_heads] or null. The score of a key beside those of the context, whose value is zero: the
   // others weigh the less. It is folded first, as a block with max = sink, sum = 1 and out = 0.
   ConstFloats sinks = nullptr;
-  // Not 0: every row sees the rows [0, sees) of its sequence and no others, wherever it stands
-  // (towers that look at a picture). REQUIRES: stored; the backend sees, no window.
-  int sees = 0;
+  // [rows of the step] or empty: row i sees the rows of its sequence below ends[i], not those up to
+  // itself (pictures, whose rows see one another). REQUIRES: none ends before itself or the row
+  // before it, all of them are stored; the backend sees.
+  std::span<const int32_t> ends = {};
 };
 // Causal attention of q [rows, q_heads * head_dim] over the stored K/V (this step's included),
 // split at multiples of 64 absolute positions and merged in position order. With a window, blocks

@@ -154,6 +154,9 @@ Status WeightLoader::CheckNothingIsLeft() const {
     // Behind the last block come those that predict further tokens.
     if (used.contains(&tensor) || block_of(tensor) >= blocks) continue;
     if (tensor.name == kRankTensor) continue;  // ReadTextVectors takes it
+    // What hears, in the file of what sees.
+    const bool hears = tensor.name.starts_with("a.") || tensor.name.starts_with("mm.a.");
+    if (hears && checkpoint_.architecture() == "clip") continue;
     return Unimplemented("tensor " + Quoted(tensor.name) +
                          " is not known for this family: the model would be computed without it; "
                          "take a newer reprise, or the model's Hugging Face folder");
@@ -494,16 +497,24 @@ std::vector<double> ShareOut(const StateSpec& state, size_t devices) {
 
 // The tower at that place, if it is one for this model.
 Result<std::shared_ptr<const VisionTower>> TowerOf(const Checkpoint& place, const ModelCard& card,
-                                                   const OpContext& context) {
+                                                   std::span<const OpContext> all) {
+  const OpContext& context = all.front();
+  // Attention over whole pictures runs where the layers lie.
+  const bool sees = std::all_of(all.begin(), all.end(), [&](const OpContext& one) {
+    return one.backend->sees() || (&one != &context && !card.whole_pictures);
+  });
   if (place.format() == CheckpointFormat::kGguf) {
-    if (!card.family.starts_with("qwen3_5")) {
+    if (!card.family.starts_with("qwen3_5") && card.family != "gemma3" && card.family != "gemma4") {
       return InvalidArgument("models of the family " + card.family + " do not see pictures here");
     }
-    if (!context.backend->sees()) {
-      return Unimplemented("towers are not computed on this device; use --device cpu");
-    }
+    if (!sees) return Unimplemented("towers are not computed on this device; use --device cpu");
   }
+  if (!sees) return std::shared_ptr<const VisionTower>();
   REPRISE_ASSIGN(std::shared_ptr<const VisionTower> tower, LoadTower(place, context));
+  if (tower != nullptr && !card.family.starts_with(tower->card().family)) {
+    return InvalidArgument("it is the tower of " + tower->card().family +
+                           ", and the model's family is " + card.family);
+  }
   if (tower != nullptr && tower->card().dim != card.dim) {
     return InvalidArgument(
         "its tower gives vectors of another width than the model's layers take (" +
@@ -588,7 +599,7 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   if (options.tower) {
     const Checkpoint* place = gguf ? options.mmproj : &checkpoint;
     auto tower =
-        place != nullptr ? TowerOf(*place, *card, context) : std::shared_ptr<const VisionTower>();
+        place != nullptr ? TowerOf(*place, *card, all) : std::shared_ptr<const VisionTower>();
     if (!tower.ok()) {
       const Status status = tower.status().Annotate(place->path());
       if (!gguf || options.mmproj_needed) return status;

@@ -50,6 +50,8 @@ struct ModelCard {
   std::optional<size_t> mtp_state;
   std::string mtp_absent;     // also of one that was not asked for: empty
   bool mtp_declared = false;  // the model says that it has one
+  // Rows of a picture see all of it: no step ends inside one (PictureRows reach to its end).
+  bool whole_pictures = false;
 };
 
 // A model: a function from tokens and state to logits and state.

@@ -20,21 +20,47 @@ int64_t RoundHalfEven(double x) {
   return below % 2 == 0 ? below : below + 1;
 }
 
+// The largest size of that shape (a side that would vanish is one token long) with so many tokens.
+PictureSize SizeOfTokens(const PictureSize& size, const PatchRules& rules) {
+  const double width = size.width, height = size.height;
+  const int side = rules.patch * rules.merge;
+  const double wanted =
+      double(int64_t{rules.tokens_max} * rules.merge * rules.merge) * (rules.patch * rules.patch);
+  const double factor = std::sqrt(wanted / (height * width));
+  int h = static_cast<int>(std::floor(factor * height / side)) * side;
+  int w = static_cast<int>(std::floor(factor * width / side)) * side;
+  const int most = rules.tokens_max * side;
+  if (h == 0) {
+    h = side;
+    w = std::min(static_cast<int>(std::floor(width / height)) * side, most);
+  } else if (w == 0) {
+    w = side;
+    h = std::min(static_cast<int>(std::floor(height / width)) * side, most);
+  }
+  return {w, h};
+}
+
 }  // namespace
 
 std::string PatchRules::Describe() const {
-  return fmt::format("patch {} frames {} merge {} pixels {}..{} mean {} {} {} deviation {} {} {}",
-                     patch, frames, merge, pixels_min, pixels_max, mean[0], mean[1], mean[2],
-                     deviation[0], deviation[1], deviation[2]);
+  const std::string size = fit == PictureFit::kSquare ? fmt::format("side {}", side)
+                           : fit == PictureFit::kTokens
+                               ? fmt::format("tokens {}", tokens_max)
+                               : fmt::format("pixels {}..{}", pixels_min, pixels_max);
+  return fmt::format("patch {} frames {} merge {} {} mean {} {} {} deviation {} {} {}{}", patch,
+                     frames, merge, size, mean[0], mean[1], mean[2], deviation[0], deviation[1],
+                     deviation[2], filter == ResizeFilter::kBilinear ? " bilinear" : "");
 }
 
 Result<PictureSize> PatchedSize(const PictureSize& size, const PatchRules& rules) {
+  if (rules.fit == PictureFit::kSquare) return PictureSize{rules.side, rules.side};
   const double width = size.width, height = size.height;
   if (std::max(width, height) / std::min(width, height) > 200) {
     return InvalidArgument(
         fmt::format("the picture has {} x {} pixels; one side may be 200 times the other at most",
                     size.width, size.height));
   }
+  if (rules.fit == PictureFit::kTokens) return SizeOfTokens(size, rules);
   const double factor = rules.patch * rules.merge;
   int64_t h = RoundHalfEven(height / factor) * int64_t(factor);
   int64_t w = RoundHalfEven(width / factor) * int64_t(factor);

@@ -30,6 +30,8 @@ double Cubic(double x) {
   return 0;
 }
 
+double Triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
+
 // The largest precision with which all weights fit into 16 bits.
 int PrecisionOf(double weight_max) {
   int precision = 0;
@@ -39,9 +41,10 @@ int PrecisionOf(double weight_max) {
   return precision;
 }
 
-Filter MakeFilter(int from, int to) {
+Filter MakeFilter(int from, int to, ResizeFilter kind) {
   const double scale = static_cast<double>(from) / to;
-  const double support = scale >= 1 ? 2 * scale : 2.0;
+  const double radius = kind == ResizeFilter::kBicubic ? 2.0 : 1.0;
+  const double support = scale >= 1 ? radius * scale : radius;
   const double inverse = scale >= 1 ? 1 / scale : 1.0;
   Filter filter;
   filter.reaches.resize(static_cast<size_t>(to));
@@ -56,7 +59,8 @@ Filter MakeFilter(int from, int to) {
     reach.weight = weights.size();
     double total = 0;
     for (int j = 0; j < reach.count; ++j) {
-      weights.push_back(Cubic((j + reach.first - center + 0.5) * inverse));
+      const double distance = (j + reach.first - center + 0.5) * inverse;
+      weights.push_back(kind == ResizeFilter::kBicubic ? Cubic(distance) : Triangle(distance));
       total += weights.back();
     }
     for (int j = 0; j < reach.count && total != 0; ++j) {
@@ -78,8 +82,8 @@ uint8_t Rounded(int32_t sum, int precision) {
   return static_cast<uint8_t>(std::clamp((sum + (1 << precision >> 1)) >> precision, 0, 255));
 }
 
-Pixels ResizeColumns(const Pixels& pixels, int width) {
-  const Filter filter = MakeFilter(pixels.width, width);
+Pixels ResizeColumns(const Pixels& pixels, int width, ResizeFilter kind) {
+  const Filter filter = MakeFilter(pixels.width, width, kind);
   Pixels out{width, pixels.height, {}};
   out.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(pixels.height) * 3);
   uint8_t* to = out.rgb.data();
@@ -98,8 +102,8 @@ Pixels ResizeColumns(const Pixels& pixels, int width) {
   return out;
 }
 
-Pixels ResizeRows(const Pixels& pixels, int height) {
-  const Filter filter = MakeFilter(pixels.height, height);
+Pixels ResizeRows(const Pixels& pixels, int height, ResizeFilter kind) {
+  const Filter filter = MakeFilter(pixels.height, height, kind);
   const size_t stride = static_cast<size_t>(pixels.width) * 3;
   Pixels out{pixels.width, height, {}};
   out.rgb.resize(stride * static_cast<size_t>(height));
@@ -119,10 +123,10 @@ Pixels ResizeRows(const Pixels& pixels, int height) {
 
 }  // namespace
 
-Pixels Resize(const Pixels& pixels, int width, int height) {
+Pixels Resize(const Pixels& pixels, int width, int height, ResizeFilter filter) {
   CHECK(pixels.width > 0 && pixels.height > 0 && width > 0 && height > 0);
-  Pixels resized = width == pixels.width ? pixels : ResizeColumns(pixels, width);
-  if (height != resized.height) resized = ResizeRows(resized, height);
+  Pixels resized = width == pixels.width ? pixels : ResizeColumns(pixels, width, filter);
+  if (height != resized.height) resized = ResizeRows(resized, height, filter);
   return resized;
 }
 

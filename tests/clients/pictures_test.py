@@ -256,6 +256,38 @@ class Gguf(Pictures):
         self.assertIn("a folder has its tower in it", why(MODEL, "--mmproj", MODEL / "mmproj.gguf"))
 
 
+# A picture of Gemma 3 is seen whole: no step ends inside one, and what is found may.
+class Gemma(Pictures):
+    model = harness.ROOT / "tests/vision/gemma3"
+
+    def test_the_second_turn_computes_neither_picture(self):
+        talk = [{"role": "user", "content": [text("Look: "), image(A), text(" and "), image(B), text("?" * 30)]}]
+        first = self.ask(talk)
+        self.assertEqual(self.cached(first), 0)
+        second = self.ask(talk)
+        self.assertGreaterEqual(self.cached(second), first["usage"]["prompt_tokens"] - 1)
+        self.assertEqual(second["choices"][0]["message"], first["choices"][0]["message"])
+
+    def test_tokens_are_counted(self):
+        without = self.ask([{"role": "user", "content": [text("x")]}])["usage"]["prompt_tokens"]
+        # 16 of any picture, one before and one behind, two ends of lines on both sides.
+        for file in (A, B, png(3, 300, 3)):
+            with_one = self.ask([{"role": "user", "content": [image(file), text("x")]}])
+            self.assertEqual(with_one["usage"]["prompt_tokens"], without + 16 + 2 + 4)
+        # 198: the end of a line.
+        tokens = self.post("/tokenize", {"messages": [{"role": "user", "content": [image(A), text("x")]}]})["tokens"]
+        at = tokens.index(258)
+        self.assertEqual(tokens[at - 2:at + 20], [198, 198, 258] + [260] * 16 + [259, 198, 198])
+
+    def test_text_is_no_picture(self):
+        answer = self.ask([{"role": "user", "content": [text("<start_of_image><image_soft_token>"), image(A)]}])
+        self.assertGreater(answer["usage"]["prompt_tokens"], 34 + 22)
+
+    def test_snapkv_is_refused(self):
+        said = self.ask([{"role": "user", "content": [image(A), text("x" * 300)]}], status=400, snapkv={"budget": 20})
+        self.assertIn("not supported with pictures", said["error"]["message"])
+
+
 class Ignoring(Pictures):
     options = ("--ignore-images",)
 

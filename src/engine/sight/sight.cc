@@ -30,6 +30,10 @@ std::array<int32_t, 3> Sight::PlaceOf(int32_t position) const {
   const Seen& seen = *(next - 1);
   if (position < seen.end) {
     const int32_t index = position - seen.begin;
+    if (seen.picture->in_line) {
+      const int32_t place = seen.place + index;
+      return {place, place, place};
+    }
     return {seen.place, seen.place + index / seen.picture->columns,
             seen.place + index % seen.picture->columns};
   }
@@ -69,6 +73,15 @@ void Sight::AddRows(int32_t begin, int32_t end, uint32_t row_begin, int64_t dim,
     part.vectors = seen.vectors.data().As<const float>() + int64_t{from - seen.begin} * dim;
     rows->push_back(part);
   }
+}
+
+int32_t Sight::WholeRows(int32_t position, int32_t rows) const {
+  const int32_t end = position + rows;
+  for (const Seen& seen : seen_) {
+    if (seen.begin >= end || seen.end <= end) continue;
+    return (seen.begin > position ? seen.begin : seen.end) - position;
+  }
+  return rows;
 }
 
 void Sight::Forget(int32_t position) {

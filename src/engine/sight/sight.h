@@ -23,7 +23,8 @@ namespace reprise {
 //
 // 1. Places follow from the tokens alone: a token of text stands one behind the place before it, a
 //    picture's tokens stand at its beginning in time and by row and column around it, and what
-//    follows begins behind the longer side. So state that is restored goes on where it would have.
+//    follows begins behind the longer side; or they stand one behind another, as those of a text
+//    (SeenPicture::in_line). So state that is restored goes on where it would have.
 // 2. A sequence that has no pictures has no Sight.
 //
 // Thread safety: none.
@@ -44,6 +45,9 @@ class Sight {
   // are of pictures. REQUIRES: they have vectors.
   void AddRows(int32_t begin, int32_t end, uint32_t row_begin, int64_t dim,
                std::vector<PictureRows>* rows) const;
+  // How many rows from `position` on a step has that wants `rows` and must not end inside a
+  // picture: fewer, or, where it begins with a picture, all of that.
+  int32_t WholeRows(int32_t position, int32_t rows) const;
   // Gives back the vectors of pictures that end at or before `position`: they are computed.
   void Forget(int32_t position);
 

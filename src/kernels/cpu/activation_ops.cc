@@ -45,6 +45,17 @@ void CpuBackend::GeluErf(const ConstRows& x, const Rows& y) {
           [&](int64_t t) { table_->gelu_erf(RowOf(x, t), y.cols, RowOf(y, t)); });
 }
 
+void CpuBackend::Clamp(const ConstRows& x, float least, float most, const Rows& y) {
+  EachRow(*pool_, y, 1, [&](int64_t t) {
+    const float* in = RowOf(x, t);
+    float* out = RowOf(y, t);
+    for (int64_t i = 0; i < y.cols; ++i) {
+      const float value = in[i] < least ? least : in[i];
+      out[i] = value > most ? most : value;
+    }
+  });
+}
+
 void CpuBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
   EachRow(*pool_, y, kExpCost,
           [&](int64_t t) { table_->geglu(RowOf(gate, t), RowOf(up, t), y.cols, RowOf(y, t)); });

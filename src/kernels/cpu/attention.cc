@@ -149,12 +149,13 @@ AttendEntry AttendOf(const KernelTable& table, DType type) {
   }
 }
 
-// The end of the positions that the row at `position` sees,
-int EndSeen(const AttentionParams& params, int position) {
-  return params.sees > 0 ? params.sees : position + 1;
+// The end of the positions that a row of the sequence sees,
+int EndSeen(const AttentionParams& params, const StepSequence& sequence, int row) {
+  return params.ends.empty() ? sequence.position + row + 1
+                             : params.ends[size_t(sequence.row_begin + row)];
 }
 
-// and the first of them.
+// and the first that the row at `position` sees.
 int FirstSeen(const AttentionParams& params, int position) {
   return params.window > 0 ? std::max(0, position - params.window + 1) : 0;
 }
@@ -179,7 +180,8 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   for (int r = 0; r < task.rows; ++r) {
     const int position = task.sequence->position + task.row + r;
     const int first = std::max(0, FirstSeen(call.params, position) - start);
-    const int visible = std::clamp(EndSeen(call.params, position) - start, 0, kKeys);
+    const int end = EndSeen(call.params, *task.sequence, task.row + r);
+    const int visible = std::clamp(end - start, 0, kKeys);
     std::fill_n(memory.first + r * call.group, call.group, first);
     std::fill_n(memory.visible + r * call.group, call.group, visible);
   }
@@ -237,7 +239,7 @@ std::span<Task> MakeTasks(const Call& call, std::span<const StepSequence> sequen
     for (int row = 0; row < s.row_count; row += rows) {
       const int task_rows = std::min(rows, static_cast<int>(s.row_count) - row);
       const int begin = FirstSeen(call.params, s.position + row) / kKeys;
-      const int end = (EndSeen(call.params, s.position + row + task_rows - 1) - 1) / kKeys + 1;
+      const int end = (EndSeen(call.params, s, row + task_rows - 1) - 1) / kKeys + 1;
       for (int head = 0; head < call.shape.kv_heads; ++head) {
         tasks[index++] = {&s, head, row, task_rows, begin, end, 0};
       }

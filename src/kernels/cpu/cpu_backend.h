@@ -69,6 +69,7 @@ class CpuBackend final : public Backend {
   bool holds(DType kv) const override { return IsKvType(kv); }
   bool sees() const override { return true; }
   void GeluErf(const ConstRows& x, const Rows& y) override;
+  void Clamp(const ConstRows& x, float least, float most, const Rows& y) override;
   void MakePlacedRopeTable(std::span<const RopePlace> places, std::span<const uint8_t> axes,
                            ConstFloats inverse_frequencies, float magnitude, const Rows& cos,
                            const Rows& sin) override;

@@ -41,6 +41,13 @@ void GeluErf(const OpContext& context, const ConstRows& x, const Rows& y) {
   if (scope.runs()) context.backend->GeluErf(x, y);
 }
 
+void Clamp(const OpContext& context, const ConstRows& x, float least, float most, const Rows& y) {
+  CHECK(SameShape(x, y) && context.backend->sees());
+  if (y.rows == 0) return;
+  const OpScope scope(context, "clamp");
+  if (scope.runs()) context.backend->Clamp(x, least, most, y);
+}
+
 void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y) {
   CHECK(SameShape(gate, y) && SameShape(up, y));
   if (y.rows == 0) return;

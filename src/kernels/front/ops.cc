@@ -231,12 +231,31 @@ void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& pl
   if (scope.runs()) context.backend->StoreKv(step, place, shape, k, v);
 }
 
+namespace {
+
+bool EndsAreRight(const StepLayout& step, std::span<const int32_t> ends) {
+  if (int64_t(ends.size()) != step.rows()) return false;
+  for (const StepSequence& sequence : step.host.sequences) {
+    int32_t least = sequence.position;
+    for (int32_t row = 0; row < sequence.row_count; ++row) {
+      const int32_t end = ends[size_t(sequence.row_begin + row)];
+      least = std::max(least, sequence.position + row + 1);
+      if (end < least || end > sequence.position + sequence.row_count) return false;
+      least = end;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 void Attend(const OpContext& context, const StepLayout& step, const KvPlace& place,
             const KvShape& shape, const AttentionParams& params, const ConstRows& q,
             const Rows& out) {
   CheckKv(context, step, shape, q);
   CHECK(params.q_heads % shape.kv_heads == 0 && out.rows == q.rows);
-  CHECK(params.sees == 0 || (params.sees > 0 && params.window == 0 && context.backend->sees()));
+  CHECK(params.ends.empty() || context.backend->sees());
+  CHECK(params.ends.empty() || EndsAreRight(step, params.ends));
   CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
   CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
   const OpScope scope(context, "attend");

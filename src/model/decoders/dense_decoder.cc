@@ -24,6 +24,7 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits
   shape.whole_norm = traits.whole_norm;
   shape.late_norm = traits.late_norm;
   shape.sinks = traits.sinks;
+  shape.whole_pictures = traits.whole_pictures;
   shape.hf_q_norm = traits.hf_q_norm;
   shape.hf_k_norm = traits.hf_k_norm;
   shape.norm_form = traits.norm_form;
@@ -62,6 +63,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
                              ? std::min(config.context_length, traits.tokens_served)
                              : config.context_length;
   card_.rope_regime = config.rope.Regime();
+  card_.whole_pictures = traits.whole_pictures;
   layers_.reserve(size_t(config.layer_count));
   AttentionShape shape = MakeAttentionShape(config, traits, kv);
   for (int i = 0; i < config.layer_count; ++i) {

@@ -41,6 +41,7 @@ struct DenseTraits {
   float residual_scale = 1;  // of what attention and MLP add to the stream
   float logit_scale = 1;
   float logit_softcap = 0;
+  bool whole_pictures = false;            // rows of a picture see all of it
   std::vector<bool> turns;                // which layers have RoPE; empty: all
   std::optional<RopeConfig> window_rope;  // of the layers with a window; else they are alike
   std::optional<MoeShape> moe;            // instead of the feed-forward block

@@ -40,6 +40,7 @@ Result<std::unique_ptr<FamilyModel>> MakeGemma(ConfigReader* reader, GemmaVarian
   DenseTraits traits;
   traits.gguf_architecture = variant.gguf_architecture;
   traits.qk_norm = variant.qk_norm;
+  traits.whole_pictures = variant.whole_pictures;
   traits.post_norms = true;
   traits.norm_form = ValueForm::kOnePlus;
   traits.activation = MlpActivation::kGeGlu;

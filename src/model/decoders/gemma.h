@@ -19,6 +19,7 @@ struct GemmaVariant {
   double attention_softcap = 0;  // where a GGUF file does not say
   double logit_softcap = 0;
   bool qk_norm = false;
+  bool whole_pictures = false;          // DenseTraits
   std::string_view window_rope_member;  // of rope_parameters; "": one regime for all layers
 };
 

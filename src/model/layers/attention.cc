@@ -154,6 +154,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   params.window = shape_.window;
   params.softcap = shape_.softcap;
   params.sinks = sinks_.data();
+  if (shape_.whole_pictures) params.ends = step.picture_ends();
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
   if (shape_.window == 0) step.Watch(layer_state_, kv_shape, params, q);

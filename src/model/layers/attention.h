@@ -34,6 +34,7 @@ struct AttentionShape {
   bool sinks = false;                 // AttentionParams::sinks, a weight of each query head
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
   bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
+  bool whole_pictures = false;        // rows of a picture see all of it
   // Factors of the input, the keys and the output. GGUF files have them in their weights.
   float in_scale = 1;
   float key_scale = 1;

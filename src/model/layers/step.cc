@@ -45,6 +45,7 @@ Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMe
     CHECK(size_t(logit_rows_[i]) < batch.tokens.size() &&
           (i == 0 || logit_rows_[i - 1] < logit_rows_[i]));
   }
+  if (!batch.pictures.empty()) AddPictureEnds();
   layout_.host = {batch.tokens, positions_, row_sequences_, sequences_,
                   blocks_,      taps_,      logit_rows_};
   // Home begins last: a thread works with the GPU that it called last.
@@ -137,6 +138,20 @@ void Step::AddSequence(const SequenceSlice& sequence) {
   added.block_count = int32_t(BlockCount(sequence));
   static_assert(BlockId::kNone == kNoBlock);
   for (size_t b = 0; b < BlockCount(sequence); ++b) blocks_.push_back(sequence.blocks[b].value);
+}
+
+// A part of a picture in a step is its end.
+void Step::AddPictureEnds() {
+  for (const StepSequence& sequence : sequences_) {
+    for (int32_t row = 0; row < sequence.row_count; ++row) {
+      picture_ends_.push_back(sequence.position + row + 1);
+    }
+  }
+  for (const PictureRows& picture : batch_.pictures) {
+    const auto begin = picture_ends_.begin() + picture.row_begin;
+    const auto end = begin + picture.row_count;
+    std::fill(begin, end, *(end - 1));
+  }
 }
 
 Rows Step::MakeRows(int64_t row_count, int64_t cols) const {

@@ -59,6 +59,9 @@ class Step {
   // Whether rows of it have adapters.
   bool adapted() const { return !adapters_.rows.empty(); }
 
+  // AttentionParams::ends where rows of a picture see all of it; empty: the step has no pictures.
+  std::span<const int32_t> picture_ends() const { return home_.picture_ends_; }
+
   // Uninitialised activations [rows, cols].
   Rows MakeRows(int64_t cols) const { return MakeRows(rows(), cols); }
   Rows MakeRows(int64_t row_count, int64_t cols) const;
@@ -80,6 +83,7 @@ class Step {
     return device == Placement::kHome ? *this : *others_[size_t(device)];
   }
   void AddSequence(const SequenceSlice& sequence);
+  void AddPictureEnds();
   void AddAdapter(const SequenceSlice& sequence);
   void SetMemory(int device);
 
@@ -100,6 +104,7 @@ class Step {
   std::vector<AdaptedRows> adapted_;
   StepAdapters adapters_;
   std::vector<std::unique_ptr<const Step>> others_;  // at home: by device, those that take part
+  std::vector<int32_t> picture_ends_;
 };
 
 }  // namespace reprise

@@ -6,9 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/backend.h"
 #include "kernels/reference/math.h"
-#include "model/live_state.h"
 #include "model/vision/qwen_look.h"
 
 namespace reprise {
@@ -92,6 +90,7 @@ Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const P
   REPRISE_TRY(config->status());
   std::unique_ptr<QwenTower> tower(new QwenTower(shape, config->gguf()));
   tower->card_.family = "qwen3_5";
+  tower->card_.token = "<|image_pad|>";
   tower->card_.rules = rules;
   tower->card_.dim = shape.out;
   return tower;
@@ -101,16 +100,6 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
   const Shape& s = shape_;
   const int64_t values = int64_t{3} * card_.rules.frames * card_.rules.patch * card_.rules.patch;
   const int64_t merged = s.dim * card_.rules.merge * card_.rules.merge;
-  const auto linear = [&](const std::string& hf, const std::string& gguf, int64_t rows,
-                          int64_t cols, Matrix* weight, Vector* bias) {
-    plan->AddMatrix(plan->Global(hf + ".weight", gguf + ".weight"), rows, cols, weight);
-    plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), rows, bias);
-  };
-  const auto norm = [&](const std::string& hf, const std::string& gguf, Vector* weight,
-                        Vector* bias) {
-    plan->AddVector(plan->Global(hf + ".weight", gguf + ".weight"), s.dim, weight);
-    plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), s.dim, bias);
-  };
   if (gguf_) {
     // The convolution over two frames is one tensor for each.
     plan->AddVector(plan->Global("", "v.patch_embd.weight"), s.dim * values / 2, &patch_weights_);
@@ -125,16 +114,20 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
     Layer& layer = layers_[size_t(i)];
     const std::string hf = "blocks." + std::to_string(i) + ".";
     const std::string gguf = "v.blk." + std::to_string(i) + ".";
-    norm(hf + "norm1", gguf + "ln1", &layer.norm1, &layer.norm1_bias);
-    linear(hf + "attn.qkv", gguf + "attn_qkv", 3 * s.dim, s.dim, &layer.qkv, &layer.qkv_bias);
-    linear(hf + "attn.proj", gguf + "attn_out", s.dim, s.dim, &layer.proj, &layer.proj_bias);
-    norm(hf + "norm2", gguf + "ln2", &layer.norm2, &layer.norm2_bias);
-    linear(hf + "mlp.linear_fc1", gguf + "ffn_up", s.hidden, s.dim, &layer.fc1, &layer.fc1_bias);
-    linear(hf + "mlp.linear_fc2", gguf + "ffn_down", s.dim, s.hidden, &layer.fc2, &layer.fc2_bias);
+    DeclareLayerNorm(plan, hf + "norm1", gguf + "ln1", s.dim, &layer.norm1, &layer.norm1_bias);
+    DeclareLinear(plan, hf + "attn.qkv", gguf + "attn_qkv", 3 * s.dim, s.dim, &layer.qkv,
+                  &layer.qkv_bias);
+    DeclareLinear(plan, hf + "attn.proj", gguf + "attn_out", s.dim, s.dim, &layer.proj,
+                  &layer.proj_bias);
+    DeclareLayerNorm(plan, hf + "norm2", gguf + "ln2", s.dim, &layer.norm2, &layer.norm2_bias);
+    DeclareLinear(plan, hf + "mlp.linear_fc1", gguf + "ffn_up", s.hidden, s.dim, &layer.fc1,
+                  &layer.fc1_bias);
+    DeclareLinear(plan, hf + "mlp.linear_fc2", gguf + "ffn_down", s.dim, s.hidden, &layer.fc2,
+                  &layer.fc2_bias);
   }
-  norm("merger.norm", "v.post_ln", &merge_norm_, &merge_norm_bias_);
-  linear("merger.linear_fc1", "mm.0", merged, merged, &merge1_, &merge1_bias_);
-  linear("merger.linear_fc2", "mm.2", s.out, merged, &merge2_, &merge2_bias_);
+  DeclareLayerNorm(plan, "merger.norm", "v.post_ln", s.dim, &merge_norm_, &merge_norm_bias_);
+  DeclareLinear(plan, "merger.linear_fc1", "mm.0", merged, merged, &merge1_, &merge1_bias_);
+  DeclareLinear(plan, "merger.linear_fc2", "mm.2", s.out, merged, &merge2_, &merge2_bias_);
   // Half of a head's angles turn with the row, half with the column, both at the same speeds.
   plan->AddDerived(&frequencies_);
   const int quarter = s.head_dim() / 4;
@@ -163,13 +156,7 @@ void QwenTower::JoinFrames() {
 // The first product is a convolution in the file.
 Status QwenTower::CompleteWeights(const OpContext& context) {
   if (gguf_) JoinFrames();
-  const int64_t cols = int64_t(patch_weights_.size()) / shape_.dim;
-  REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
-                 context.backend->MakeMatrix({DType::kF32, 1, shape_.dim, cols}));
-  REPRISE_TRY(context.backend->PackMatrix(packed.get(), 0,
-                                          reinterpret_cast<const std::byte*>(patch_weights_.data()),
-                                          size_t(cols) * sizeof(float)));
-  patch_ = Matrix(std::move(packed));
+  REPRISE_TRY(Pack(context, patch_weights_, int64_t(patch_weights_.size()) / shape_.dim, &patch_));
   patch_weights_ = {};
   return OkStatus();
 }

@@ -5,18 +5,15 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/matrix.h"
-#include "kernels/vector.h"
 #include "model/config/reader.h"
-#include "model/tensor_plan.h"
-#include "model/vision/tower.h"
+#include "model/vision/planned_tower.h"
 
 namespace reprise {
 
 // The tower of Qwen3.5 and Qwen3.6: a transformer over all patches of one picture, with layer norms
 // and biases, a learned table of positions that is stretched over the picture, rotary embedding by
 // row and column, and an end that makes one vector of 2 x 2 patches.
-class QwenTower final : public VisionTower {
+class QwenTower final : public PlannedTower {
  public:
   struct Shape {
     int depth = 0;
@@ -36,13 +33,8 @@ class QwenTower final : public VisionTower {
   // what is not known is refused by name. REQUIRES: rules.frames == 2 for GGUF.
   static Result<std::unique_ptr<QwenTower>> Make(ConfigReader* config, const PatchRules& rules);
 
-  // With pointers into this object; called once.
-  void DeclareTensors(TensorPlan* plan);
-  // When the tensors are in place.
-  Status CompleteWeights(const OpContext& context);
-  void HoldVectors(DeviceBuffer memory) { vectors_ = std::move(memory); }
-  TowerCard* mutable_card() { return &card_; }
-
+  void DeclareTensors(TensorPlan* plan) override;
+  Status CompleteWeights(const OpContext& context) override;
   Result<std::unique_ptr<Look>> Begin(const OpContext& context,
                                       const Pixels& pixels) const override;
 
@@ -71,7 +63,6 @@ class QwenTower final : public VisionTower {
   Vector merge_norm_, merge_norm_bias_;
   Matrix merge1_, merge2_;
   Vector merge1_bias_, merge2_bias_;
-  DeviceBuffer vectors_;
 };
 
 }  // namespace reprise

@@ -18,10 +18,11 @@ Result<std::shared_ptr<const SeenPicture>> SeePicture(const TowerCard& tower, st
   REPRISE_ASSIGN(Pixels pixels, DecodePicture(file, limits));
   REPRISE_ASSIGN(const PictureSize size, PatchedSize({pixels.width, pixels.height}, tower.rules));
   auto seen = std::make_shared<SeenPicture>();
-  seen->pixels = Resize(pixels, size.width, size.height);
+  seen->pixels = Resize(pixels, size.width, size.height, tower.rules.filter);
   const int side = tower.rules.patch * tower.rules.merge;
   seen->rows = size.height / side;
   seen->columns = size.width / side;
+  seen->in_line = tower.in_line;
   std::string text = "picture 1\n" + tower.digest + "\n" + tower.rules.Describe() + "\n" +
                      std::to_string(size.width) + " x " + std::to_string(size.height) + "\n";
   text.append(reinterpret_cast<const char*>(seen->pixels.rgb.data()), seen->pixels.rgb.size());

@@ -23,10 +23,12 @@ struct SeenPicture {
   int rows = 0;  // of tokens
   int columns = 0;
   TokenId first = 0;  // of rows * columns that follow one another
+  // For rotary embedding they stand one behind another, as those of a text; else by row and column.
+  bool in_line = false;
 
   int32_t tokens() const { return rows * columns; }
   // How far what follows stands behind its beginning, for rotary embedding.
-  int32_t positions() const { return std::max(rows, columns); }
+  int32_t positions() const { return in_line ? tokens() : std::max(rows, columns); }
 };
 
 // From the bytes of a file. Fails with kInvalidArgument and a sentence if it cannot be looked at.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "device/memory.h"
@@ -17,8 +18,10 @@ namespace reprise {
 // What a tower says about itself.
 struct TowerCard {
   std::string family;
+  std::string_view token;  // in vocabularies, what stands for a token of a picture
   PatchRules rules;
-  int64_t dim = 0;  // of a token's vector: that of the decoder's stream
+  bool in_line = false;  // SeenPicture::in_line
+  int64_t dim = 0;       // of a token's vector: that of the decoder's stream
   size_t weight_bytes = 0;
   // Of what vectors depend on besides pixels: weights, parameters, numerics. 32 hex digits.
   std::string digest;

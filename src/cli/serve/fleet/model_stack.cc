@@ -177,16 +177,19 @@ Status ModelStack::LoadText() {
 Status ModelStack::OpenEyes() {
   const VisionTower* tower = loaded_->model().tower();
   if (tower == nullptr) return OkStatus();
-  int64_t token = text_.tokenizer().FindToken("<|image_pad|>");
+  const std::string name(tower->card().token);
+  int64_t token = text_.tokenizer().FindToken(name);
   if (loaded_->checkpoint().format() == CheckpointFormat::kHuggingFace) {
     ConfigReader config(loaded_->checkpoint());
-    token = config.Int({"image_token_id", ""}, {0, loaded_->card().vocab_size - 1});
+    const bool index = config.Has({"image_token_index", ""});
+    token = config.Int({index ? "image_token_index" : "image_token_id", ""},
+                       {0, loaded_->card().vocab_size - 1});
     REPRISE_TRY(config.status());
   }
   if (token < 0) {
-    return InvalidArgument(
-        "the vocabulary has no <|image_pad|>, which stands for pictures; "
-        "--ignore-images serves the model without its tower");
+    return InvalidArgument("the vocabulary has no " + name +
+                           ", which stands for pictures; --ignore-images serves the model without "
+                           "its tower");
   }
   served_.picture_token = static_cast<int32_t>(token);
   served_.see = [card = tower->card()](std::string_view file, const PictureLimits& limits) {

@@ -34,6 +34,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   variant.defaults = kDefaults;
   variant.wide_layers = 62;
   variant.qk_norm = true;
+  variant.whole_pictures = true;
   variant.window_rope_member = "sliding_attention";
   if (reader->Has({"attn_logit_softcapping", "attn_logit_softcapping"})) {
     reader->Refuse("attn_logit_softcapping is not supported for gemma3");

@@ -16,6 +16,7 @@ Gemma4Attention::Gemma4Attention(const Gemma4Config& config, int layer, size_t l
       window_(config.decoder.windows[size_t(layer)]),
       shares_(config.shares(layer)),
       value_is_key_(config.value_is_key && !config.decoder.slides[size_t(layer)]),
+      whole_pictures_(config.whole_pictures && config.decoder.slides[size_t(layer)]),
       eps_(config.decoder.eps),
       residual_gain_(config.decoder.residual_gain()),
       kv_{heads_.kv_heads, heads_.head_dim, heads_.head_dim, kv} {}
@@ -103,6 +104,7 @@ void Gemma4Attention::Forward(const Step& step, const Step& there, const RopeTab
   AttentionParams params;
   params.q_heads = q_heads_;
   params.window = window_;
+  if (whole_pictures_) params.ends = step.picture_ends();
   // Once for each state: sums over layers would depend on how tokens come into steps.
   if (window_ == 0 && !shares_) step.Watch(layer_state_, kv_, params, q);
   const ScratchScope there_scope(*there.context().scratch);

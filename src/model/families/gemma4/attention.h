@@ -41,6 +41,7 @@ class Gemma4Attention {
   const int window_;
   const bool shares_;
   const bool value_is_key_;
+  const bool whole_pictures_;
   const float eps_;
   const float residual_gain_;
   const KvShape kv_;

@@ -187,11 +187,18 @@ void ReadExperts(ConfigReader* reader, Gemma4Config* config) {
   config->moe = moe;
 }
 
-void RefuseWhatIsNotComputed(ConfigReader* reader) {
-  const std::string sight = reader->Text({"use_bidirectional_attention", ""}, "vision");
-  if (sight != "vision") {
+// The small models, which have embeddings for each layer, see pictures as they see text; GGUF files
+// do not say it.
+void ReadSight(ConfigReader* reader, Gemma4Config* config) {
+  const std::string fallback = reader->gguf() && config->layer_dim == 0 ? "vision" : "";
+  const std::string sight = reader->Text({"use_bidirectional_attention", ""}, fallback);
+  if (!sight.empty() && sight != "vision") {
     reader->Refuse("use_bidirectional_attention '" + sight + "' is not supported for gemma4");
   }
+  config->whole_pictures = sight == "vision";
+}
+
+void RefuseWhatIsNotComputed(ConfigReader* reader) {
   if (reader->Bool({"attention_bias", ""}, false)) {
     reader->Refuse("attention_bias is not supported for gemma4");
   }
@@ -236,6 +243,7 @@ Gemma4Config ReadGemma4Config(ConfigReader* reader) {
   config.layer_dim = reader->Int({"hidden_size_per_layer_input",
                                   "embedding_length_per_layer_input"},
                                  {0, 1 << 20}, reader->gguf() ? 0 : 256);
+  ReadSight(reader, &config);
   const int64_t tokens =
       reader->Int({"vocab_size_per_layer_input", ""}, {1, kAnySize.max}, decoder.vocab_size);
   if (config.layer_dim != 0 && tokens != decoder.vocab_size) {

@@ -24,6 +24,7 @@ struct Gemma4Config {
   Gemma4Heads all;
   Gemma4Heads window;
   bool value_is_key = false;    // in layers that see everything
+  bool whole_pictures = false;  // rows of a picture see all of it, in layers with a window
   int shared_layers = 0;        // the last ones: they attend to K/V of an earlier layer
   std::vector<int64_t> hidden;  // of the feed-forward block, by layer
   int64_t layer_dim = 0;        // of the embeddings for each layer; 0: there are none

@@ -40,6 +40,7 @@ Gemma4Model::Gemma4Model(const Gemma4Config& config, DType kv)
   card_.vocab_size = decoder.vocab_size;
   card_.dim = decoder.dim;
   card_.context_length = decoder.context_length;
+  card_.whole_pictures = config.whole_pictures;
   std::vector<size_t> states;  // of each layer
   for (int i = 0; i < decoder.layer_count; ++i) {
     const bool shares = config.shares(i);
