@@ -38,6 +38,10 @@ HOT = {
     "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
     # Its tiles of 160 rows alone: sums of a slice beside those before it.
     "Li160ELi2E": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
+    # Those of experts, which may be half as tall: what a tile that is not whole asks of each row.
+    "Li128ELi2ELb1E": (["HGMMA", "UBLKCP", "UTMALDG"], 112),
+    "PackedGatesKernel": (["HMMA", "UBLKCP"], 0),
+    "PackedSumKernel": (["HMMA", "UBLKCP"], 0),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenGatesKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenSumKernel": (["IDP.4A", "LDGSTS"], 0),
@@ -59,7 +63,8 @@ HOT = {
 LINE = 128
 STREAMS = {"OneRowKernel", "TwoTypesKernel", "SmallRowKernel", "ChosenGatesKernel",
            "ChosenSumKernel", "FewRowsKernel", "SmallKernel", "HalfPieces", "PackedFewKernel",
-           "LaneRing", "PackedTilesKernel", "PackedManyKernel"}
+           "LaneRing", "PackedTilesKernel", "PackedManyKernel", "PackedGatesKernel",
+           "PackedSumKernel"}
 
 
 def run(tool, flag, path):

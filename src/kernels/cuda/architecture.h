@@ -27,8 +27,9 @@ struct Architecture {
 
   // The same where two blocks shall fit on a multiprocessor, less what kernels have of it beside.
   size_t half_shared() const { return std::min<size_t>(112 << 10, block_shared - (1 << 10)); }
-  // Whether quantised weights meet 16-bit activations here (packed/): part of the numerics.
-  bool packs() const { return wgmma; }
+  // Whether stacks of quantised matrices, as those of experts are, meet 16-bit activations here, as
+  // single ones do everywhere (packed/): part of the numerics.
+  bool packs_stacks() const { return wgmma; }
 };
 // Of the GPU that this thread uses (UseGpu); each is asked once. For tests: where the environment
 // has REPRISE_GPU_AS, a compute capability such as 8.6, it has nothing that such a GPU has not got.

@@ -77,9 +77,9 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
   // What the bits follow from, whatever the GPU is called: state goes on where it is the same.
-  numerics_ = "reprise cuda 6, tensor cores " + std::to_string(core.step) + "/" +
+  numerics_ = "reprise cuda 7, tensor cores " + std::to_string(core.step) + "/" +
               std::to_string(core.fraction) +
-              (ThisGpu().packs() ? ", packed" : ", packed but stacks");
+              (ThisGpu().packs_stacks() ? ", packed" : ", packed but stacks");
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }

@@ -34,7 +34,8 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
     stride_ = shape.cols;
   } else if (form == ActivationForm::kF16) {
     stride_ = RoundUp16(shape.cols);
-  } else if (shape.count == 1 && PackedFormOf(shape.dtype) != PackedForm::kNone) {
+  } else if (PackedFormOf(shape.dtype) != PackedForm::kNone &&
+             (shape.count == 1 || ThisGpu().packs_stacks())) {
     packed_ = {PackedFormOf(shape.dtype), shape.dtype, shape.rows, shape.cols};
   } else {
     layout_ = LayoutOf(shape.dtype, shape.count * shape.rows, shape.cols);
@@ -44,7 +45,7 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
 Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
                                                        const MatrixShape& shape) {
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(shape));
-  const size_t bytes = matrix->packed()       ? matrix->packed_.bytes()
+  const size_t bytes = matrix->packed()       ? size_t(shape.count) * matrix->packed_.bytes()
                        : matrix->stride_ == 0 ? matrix->layout_.bytes
                                               : size_t(shape.count * shape.rows * matrix->stride_) *
                                                     ElementBytes(shape.dtype);
@@ -60,12 +61,9 @@ const float* CudaMatrix::f32() const { return Raw(buffer_.data().As<const float>
 
 HalfMatrix CudaMatrix::half(int64_t index) const {
   if (packed()) {
-    return {Raw(buffer_.data().As<const uint16_t>()),
-            shape().rows,
-            shape().cols,
-            packed_.padded_cols(),
-            1.0f,
-            packed_.form};
+    const DevicePtr<std::byte> first = buffer_.data() + index * int64_t(packed_.bytes());
+    return {Raw(first.As<const uint16_t>()), shape().rows, shape().cols,
+            packed_.padded_cols(),           1.0f,         packed_.form};
   }
   return {Raw(buffer_.data().As<const uint16_t>()) + index * shape().rows * stride_, shape().rows,
           shape().cols, stride_, scales_.empty() ? 1.0f : scales_[size_t(index)]};
@@ -98,7 +96,7 @@ QuantisedMatrix CudaMatrix::quantised_part(int64_t index) const {
 Status CudaMatrix::Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index,
                         const std::byte* source, size_t stride) {
   if (packed()) {
-    PackUnits(memory, threads, source, stride);
+    PackUnits(memory, threads, index, source, stride);
     return OkStatus();
   }
   if (stride_ == 0) {
@@ -158,8 +156,8 @@ void CudaMatrix::PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t ind
                 reinterpret_cast<const std::byte*>(&scales_[size_t(index)]), sizeof(float));
 }
 
-void CudaMatrix::PackUnits(DeviceMemory& memory, ThreadPool& threads, const std::byte* source,
-                           size_t stride) {
+void CudaMatrix::PackUnits(DeviceMemory& memory, ThreadPool& threads, int64_t index,
+                           const std::byte* source, size_t stride) {
   std::vector<std::byte> units(packed_.bytes());
   const int64_t tiles = packed_.padded_rows() / kPackedRows;
   threads.ParallelFor(tiles, 4, [&](int64_t begin, int64_t end) {
@@ -167,7 +165,7 @@ void CudaMatrix::PackUnits(DeviceMemory& memory, ThreadPool& threads, const std:
     PackWeights(packed_, source + size_t(first) * stride, stride, first,
                 std::min(end * kPackedRows, shape().rows), units.data());
   });
-  memory.Upload(buffer_.data(), units.data(), units.size());
+  memory.Upload(buffer_.data() + index * int64_t(units.size()), units.data(), units.size());
 }
 
 // The planes of one matrix are packed for themselves and sent to their places in those of the

@@ -19,9 +19,9 @@ ActivationForm FormOf(DType weights);
 
 // Weights in device memory, all matrices of a stack in one allocation, the rows of one behind those
 // of the last. F32 as in the file; 16-bit rows in f16 (reference/gpu/bf16_weights.h), padded with
-// zeros to a multiple of 16. Quantised types lie packed for 16-bit activations (packed/packed.h);
-// or in planes for integers (quantised/layout.h), if they have no packed form, on GPUs other than
-// Hopper, and in stacks of several matrices, as those of experts are.
+// zeros to a multiple of 16. Quantised types lie packed for 16-bit activations (packed/packed.h),
+// each matrix of a stack by itself; or in planes for integers (quantised/layout.h), if they have no
+// packed form, and on GPUs other than Hopper.
 class CudaMatrix : public PackedMatrix {
  public:
   static Result<std::unique_ptr<PackedMatrix>> Make(DeviceMemory& memory, const MatrixShape& shape);
@@ -48,13 +48,14 @@ class CudaMatrix : public PackedMatrix {
 
   void PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t index, const std::byte* source,
                 size_t stride);
-  void PackUnits(DeviceMemory& memory, ThreadPool& threads, const std::byte* source, size_t stride);
+  void PackUnits(DeviceMemory& memory, ThreadPool& threads, int64_t index, const std::byte* source,
+                 size_t stride);
   void PackQuantised(DeviceMemory& memory, ThreadPool& threads, int64_t index,
                      const std::byte* source, size_t stride);
 
   int64_t stride_ = 0;      // elements from row to row, of F32 and 16-bit types
   QuantisedLayout layout_;  // of quantised ones in planes
-  PackedLayout packed_;     // of others
+  PackedLayout packed_;     // of others, of one matrix
   DeviceBuffer buffer_;
   std::vector<float> scales_;  // of every matrix of BF16; on the device, too
   DeviceBuffer device_scales_;

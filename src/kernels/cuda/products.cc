@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/kernel.h"
+#include "kernels/cuda/packed/experts.h"
 #include "kernels/cuda/product_float.h"
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
@@ -55,6 +56,25 @@ class Activations {
     return rows;
   }
 
+  // Rounded, a row for every slot of the plan; gather: x has those that plan.row speaks of.
+  const HalfRows& slots(const PlanView& plan, bool gather) {
+    HalfRows& rows = slots_;
+    if (rows.rows > 0) return rows;
+    const int64_t stride = (x_.cols + 15) / 16 * 16;
+    rows = {Raw(scratch_.Take<uint16_t>(size_t(plan.slots * stride))),
+            Raw(scratch_.Floats(size_t(plan.slots))), plan.slots, x_.cols, stride};
+    LookForRefusal();
+    if (gather) {
+      RoundRowsToSlots(stream_, f32(), {plan.slot, static_cast<int>(plan.slots / x_.rows)}, rows);
+    } else if (made_) {
+      MakeAndRoundRows(stream_, *made_, rows);
+      made_.reset();
+    } else {
+      RoundRows(stream_, x_, rows);
+    }
+    return rows;
+  }
+
   const QuantisedView& quantised(ActivationForm form) {
     const bool small = form == ActivationForm::kBlock32;
     QuantisedView& rows = small ? block32_ : block256_;
@@ -79,7 +99,7 @@ class Activations {
   ScratchArena& scratch_;
   View x_;
   std::optional<MadeRows> made_;
-  HalfRows half_;
+  HalfRows half_, slots_;
   QuantisedView block32_, block256_;
 };
 
@@ -179,15 +199,17 @@ void CudaBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_
 
 bool CudaBackend::JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
                               std::span<const ExpertProjection> projections) {
-  QuantisedProduct products[2];
+  ChosenProduct products[2];
   if (projections.size() > std::size(products)) return false;
   for (size_t i = 0; i < projections.size(); ++i) {
     const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
-    if (!IsQuantised(stack.shape().dtype) || stack.packed() ||
-        stack.shape().count != plan.experts) {
-      return false;
+    if (!IsQuantised(stack.shape().dtype) || stack.shape().count != plan.experts) return false;
+    products[i].y = ViewOf(projections[i].out);
+    if (stack.packed()) {
+      products[i].packed = stack.half();
+    } else {
+      products[i].quantised = stack.quantised();
     }
-    products[i] = {stack.quantised(), nullptr, ViewOf(projections[i].out)};
   }
   if (input == ExpertInput::kRows && projections.size() == 2) {
     return joined_.Experts(ChosenGates{x, plan, products[0], products[1]});
@@ -204,9 +226,11 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
                                  ExpertInput input, std::span<const ExpertProjection> projections) {
   const PlanView all = ViewOf(plan);
   if (JoinExperts(all, ViewOf(x), input, projections)) return;
-  const ScratchScope scope(scratch);
-  Activations rows(stream(), scratch, x);
   const bool gather = input == ExpertInput::kRows;
+  const ScratchScope scope(scratch);
+  std::optional<MadeRows> made = joined_.Take(ViewOf(x));
+  Activations rows(stream(), scratch, x, std::move(made));
+  std::vector<HalfProduct> packed;          // in one launch
   std::vector<QuantisedProduct> quantised;  // those of one form, in one launch
   for (size_t i = 0; i < projections.size(); ++i) {
     const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
@@ -219,9 +243,15 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
         ExpertsProductF32(stream(), stack.f32(), view, gather, rows.f32(), out);
         break;
       case ActivationForm::kF16:
-        if (stack.packed()) {  // the only expert: a slot for every row
-          const HalfProduct one[] = {{stack.half(), nullptr, out}};
-          Products(stream(), rows.half(), std::span<const HalfProduct>(one));
+        if (stack.packed()) {
+          packed.push_back({stack.half(), nullptr, out});
+          const auto alike = [&](const ExpertProjection& other) {
+            const CudaMatrix& next = CudaMatrixOf(*other.weights);
+            return next.packed() && next.shape().count == count;
+          };
+          if (i + 1 < projections.size() && alike(projections[i + 1])) break;
+          RunPackedExperts(stream(), rows.slots(all, gather), {view.begin, count}, packed);
+          packed.clear();
           break;
         }
         ProductGroups(stream(), rows.half(), stack.half(),

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
+#include "kernels/cuda/packed/experts.h"
 #include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/quantised/random_blocks.h"
 #include "kernels/cuda/tensor/round.h"
@@ -313,6 +314,71 @@ class Bench {
   const HalfRows all_ = {half_.data(), scale_.data(), kRowsMost, shape_.cols, shape_.cols};
 };
 
+// A stack of experts whose rows choose eight each at random: all tilings.
+struct ExpertShape {
+  int64_t cols, outputs;
+  int matrices, experts;
+};
+constexpr ExpertShape kExpertShapes[] = {
+    {2048, 512, 2, 256}, {512, 2048, 1, 256}, {2048, 768, 2, 128}, {768, 2048, 1, 128}};
+void MeasureExperts(DType dtype, const ExpertShape& shape) {
+  constexpr int kEach = 8;
+  const PackedLayout layout = {PackedFormOf(dtype), dtype, shape.outputs, shape.cols};
+  Rng rng(1);
+  const std::vector<std::byte> blocks = RandomBlocks(rng, dtype, shape.outputs, shape.cols);
+  std::vector<std::byte> one(layout.bytes());
+  PackWeights(layout, blocks.data(), RowBytes(dtype, shape.cols), 0, shape.outputs, one.data());
+  std::vector<std::byte> packed;
+  for (int e = 0; e < shape.experts; ++e) packed.insert(packed.end(), one.begin(), one.end());
+  std::vector<std::unique_ptr<DeviceArray<std::byte>>> weights;
+  for (int m = 0; m < shape.matrices; ++m) {
+    weights.push_back(std::make_unique<DeviceArray<std::byte>>(packed));
+  }
+  const int64_t most = kRowsMost * kEach;
+  const DeviceArray<float> x(std::vector<float>(size_t(most * shape.cols), 0.5f));
+  const DeviceArray<float> y(size_t(most * shape.outputs * shape.matrices)), scale{size_t(most)};
+  const DeviceArray<uint16_t> half(size_t(most * shape.cols));
+  std::printf("experts: %s %d x %d x %d of %d\n", NameOf(dtype).data(), int(shape.cols),
+              int(shape.outputs), shape.matrices, shape.experts);
+  for (const int64_t rows : {1, 2, 4, 16, 64, 256, 1024, 4096}) {
+    const int64_t slots = rows * kEach;
+    std::vector<int32_t> begin(size_t(shape.experts) + 1, 0);
+    int64_t used = 0;
+    for (int64_t i = 0; i < slots; ++i) {
+      const auto expert = size_t(rng.Below(uint64_t(shape.experts)));
+      used += begin[expert + 1]++ == 0 ? 1 : 0;
+    }
+    for (int e = 0; e < shape.experts; ++e) begin[size_t(e) + 1] += begin[size_t(e)];
+    const DeviceArray<int32_t> device_begin(begin);
+    const HalfRows half_rows = {half.data(), scale.data(), slots, shape.cols, shape.cols};
+    RoundRows(nullptr, {x.data(), slots, shape.cols, shape.cols}, half_rows);
+    std::vector<HalfProduct> products;
+    for (int m = 0; m < shape.matrices; ++m) {
+      products.push_back(
+          {{reinterpret_cast<const uint16_t*>(weights[size_t(m)]->data()), shape.outputs,
+            shape.cols, layout.padded_cols(), 1, layout.form},
+           nullptr,
+           {y.data() + m * most * shape.outputs, slots, shape.outputs, shape.outputs}});
+    }
+    const auto run = [&](std::optional<PackedTiling> tiling) {
+      return Micros(8, [&](Stream stream, int) {
+        RunPackedExperts(stream, half_rows, {device_begin.data(), shape.experts}, products, tiling);
+      });
+    };
+    const double chosen = run(std::nullopt);
+    std::printf(" %4d (%d used): chosen %.2f us %.0f GB/s %.0f TF |", int(rows), int(used), chosen,
+                double(used) * double(layout.bytes()) * shape.matrices / chosen * 1e-3,
+                2e-6 * double(slots * shape.cols * shape.outputs * shape.matrices) / chosen);
+    for (const PackedTiling& tiling :
+         {PackedTiling{8, 1, 1}, PackedTiling{16, 1, 1}, PackedTiling{32, 1, 1},
+          PackedTiling{64, 2, 1}, PackedTiling{128, 2, 1}}) {
+      std::printf(" %d/%d %.2f", tiling.tokens, tiling.groups, run(tiling));
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 }  // namespace reprise::cuda
 
@@ -325,6 +391,8 @@ int main(int count, char** names) {
     if (!wanted) continue;
     if (what == "check") {
       cuda::Check(dtype);
+    } else if (std::string(names[1]) == "experts") {
+      for (const cuda::ExpertShape& shape : cuda::kExpertShapes) cuda::MeasureExperts(dtype, shape);
     } else {
       for (const cuda::Shape& shape : cuda::kShapes) cuda::Bench(dtype, shape).Run(what == "tiles");
     }

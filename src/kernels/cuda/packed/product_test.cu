@@ -2,13 +2,17 @@
 // Products with packed weights against their specification, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
+#include "kernels/cuda/packed/experts.h"
 #include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/quantised/random_blocks.h"
 #include "kernels/cuda/tensor/round.h"
@@ -186,6 +190,101 @@ TEST_P(PackedProductTest, RowsDoNotDependOnTheirNumber) {
       ASSERT_EQ(std::memcmp(got.data(), expected.data(), size_t(rows * kOutputs) * sizeof(float)),
                 0)
           << rows << " rows, " << (tiles ? "tiles" : "as chosen");
+    }
+  }
+}
+
+// Stacks of matrices, each with some of the slots that rows of x have in common; in every tiling.
+struct ExpertsCase {
+  int experts;
+  int64_t rows;
+  int each;  // slots of a row
+  int64_t cols, outputs;
+};
+void ExpectExperts(DType dtype, const ExpertsCase& of, std::optional<PackedTiling> tiling) {
+  Rng rng(7);
+  const int64_t slots = of.rows * of.each;
+  std::deque<TestMatrix> stacks[2];
+  std::vector<std::byte> packed[2];
+  for (int m = 0; m < 2; ++m) {
+    for (int e = 0; e < of.experts; ++e) {
+      const PackedLayout layout = {PackedFormOf(dtype), dtype, of.outputs, of.cols};
+      stacks[m].emplace_back(layout, RandomBlocks(rng, dtype, of.outputs, of.cols));
+      const std::vector<std::byte> one = stacks[m].back().packed.Read();
+      packed[m].insert(packed[m].end(), one.begin(), one.end());
+    }
+  }
+  // Some experts have no slot, some many; the last slots belong to experts that no stack has.
+  std::vector<int32_t> begin(size_t(of.experts) + 1), slot(size_t(slots), 0);
+  for (int e = 1; e <= of.experts; ++e) begin[size_t(e)] = int32_t(rng.Below(uint64_t(slots) + 1));
+  std::sort(begin.begin(), begin.end());
+  for (size_t i = 0; i < slot.size(); ++i) slot[i] = int32_t(i);
+  for (size_t i = slot.size(); i > 1; --i) std::swap(slot[i - 1], slot[size_t(rng.Below(i))]);
+  std::vector<float> x = RandomFloats(size_t(of.rows * of.cols), 1, 1);
+  if (of.rows > 2) x[size_t(2 * of.cols + 5)] = 3e6f;  // too large for f16
+  const int64_t stride = (of.cols + 15) / 16 * 16;
+  const DeviceArray<float> device_x(x), scale{size_t(slots)};
+  const DeviceArray<uint16_t> rounded(size_t(slots * stride));
+  const DeviceArray<int32_t> device_begin(begin), device_slot(slot);
+  const DeviceArray<std::byte> device_packed[] = {DeviceArray<std::byte>(packed[0]),
+                                                  DeviceArray<std::byte>(packed[1])};
+  const std::vector<float> before(size_t(slots * of.outputs), 0.25f);
+  const DeviceArray<float> out[] = {DeviceArray<float>(before), DeviceArray<float>(before)};
+  const HalfRows half{rounded.data(), scale.data(), slots, of.cols, stride};
+  RoundRowsToSlots(nullptr, {device_x.data(), of.rows, of.cols, of.cols},
+                   {device_slot.data(), of.each}, half);
+  std::vector<HalfProduct> products;
+  for (int m = 0; m < 2; ++m) {
+    HalfMatrix stack = stacks[m][0].half();
+    stack.data = reinterpret_cast<const uint16_t*>(device_packed[m].data());
+    products.push_back({stack, nullptr, {out[m].data(), slots, of.outputs, of.outputs}});
+  }
+  RunPackedExperts(nullptr, half, {device_begin.data(), of.experts}, products, tiling);
+  const std::vector<float> got[] = {out[0].Read(), out[1].Read()};
+  const int64_t step = std::max<int64_t>(1, slots * of.outputs * of.cols / 4'000'000);
+  std::atomic<int64_t> different{0};
+  ParallelFor(slots, [&](int64_t i) {
+    const int64_t s = slot[size_t(i)];
+    const int e = int(std::upper_bound(begin.begin(), begin.end(), s) - begin.begin()) - 1;
+    std::vector<uint16_t> row(static_cast<size_t>(stride));
+    const float row_scale =
+        reference::RoundRow({x.data() + i / of.each * of.cols, size_t(of.cols)}, row.data());
+    for (int m = 0; m < 2; ++m) {
+      for (int64_t r = i % step; r < of.outputs; r += step) {
+        const float expected =
+            e >= of.experts ? 0.25f
+                            : reference::TensorProduct(
+                                  TheCore(), stacks[m][size_t(e)].halves.data() + r * of.cols,
+                                  row.data(), of.cols, row_scale, nullptr);
+        different += Bits(got[m][size_t(s * of.outputs + r)]) != Bits(expected);
+      }
+    }
+  });
+  EXPECT_EQ(different, 0) << NameOf(dtype) << ": " << of.experts << " experts, " << of.rows << " x "
+                          << of.each << " slots of " << of.cols << " x " << of.outputs;
+}
+
+TEST_P(PackedProductTest, ExpertsEqualTheSpecification) {
+  if (!ThisGpu().packs_stacks()) GTEST_SKIP() << "stacks are not packed on this GPU";
+  for (const ExpertsCase& one :
+       {ExpertsCase{1, 1, 1, 256, 16}, ExpertsCase{5, 1, 8, 1056, 70},
+        ExpertsCase{130, 9, 6, 96, 70}, ExpertsCase{40, 100, 8, 544, 130},
+        ExpertsCase{3, 300, 2, 2048, 97}, ExpertsCase{600, 16, 10, 256, 24}}) {
+    ExpertsCase of = one;
+    of.cols = Columns(one.cols);
+    ExpectExperts(GetParam(), of, std::nullopt);
+  }
+}
+
+TEST_P(PackedProductTest, EveryTilingOfExpertsEqualsTheSpecification) {
+  if (!ThisGpu().packs_stacks()) GTEST_SKIP() << "stacks are not packed on this GPU";
+  for (const PackedTiling& tiling :
+       {PackedTiling{8, 1, 1}, PackedTiling{16, 1, 1}, PackedTiling{32, 1, 1},
+        PackedTiling{64, 2, 1}, PackedTiling{128, 2, 1}}) {
+    SCOPED_TRACE(std::to_string(tiling.tokens));
+    for (const ExpertsCase& one :
+         {ExpertsCase{7, 150, 2, 1280, 150}, ExpertsCase{30, 4, 3, 768, 2000}}) {
+      ExpectExperts(GetParam(), one, tiling);
     }
   }
 }

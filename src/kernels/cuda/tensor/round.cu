@@ -29,20 +29,27 @@ __device__ float LargestOrNaN(const float* x, int64_t cols) {
   return largest;
 }
 
-__global__ void __launch_bounds__(kThreads) RoundAnyRows(View x, HalfRows out) {
+__device__ __forceinline__ int64_t PlaceOf(const RowSlots& slots, int64_t row, int k) {
+  return slots.slot != nullptr ? slots.slot[row * slots.each + k] : row;
+}
+
+__global__ void __launch_bounds__(kThreads) RoundAnyRows(View x, RowSlots slots, HalfRows out) {
   WaitForInputs();
   LetNextStart();
   const int64_t row = blockIdx.x;
   const float* in = x.data + row * x.stride;
   const float scale = RowScale(LargestOrNaN(in, x.cols));
   const float inverse = 1 / scale;
-  uint32_t* to = reinterpret_cast<uint32_t*>(out.data + row * out.stride);
-  for (int64_t i = threadIdx.x; i < out.stride / 2; i += kThreads) {
-    const float low = 2 * i < x.cols ? in[2 * i] : 0.0f;
-    const float high = 2 * i + 1 < x.cols ? in[2 * i + 1] : 0.0f;
-    to[i] = Pack2<Half::kF16>(low * inverse, high * inverse);
+  for (int k = 0; k < slots.each; ++k) {
+    const int64_t to_row = PlaceOf(slots, row, k);
+    uint32_t* to = reinterpret_cast<uint32_t*>(out.data + to_row * out.stride);
+    for (int64_t i = threadIdx.x; i < out.stride / 2; i += kThreads) {
+      const float low = 2 * i < x.cols ? in[2 * i] : 0.0f;
+      const float high = 2 * i + 1 < x.cols ? in[2 * i + 1] : 0.0f;
+      to[i] = Pack2<Half::kF16>(low * inverse, high * inverse);
+    }
+    if (threadIdx.x == 0) out.scale[to_row] = scale;
   }
-  if (threadIdx.x == 0) out.scale[row] = scale;
 }
 
 // --- Rows that a block holds: whole groups of four, at most kHold of them a thread --------------
@@ -114,7 +121,8 @@ struct NormsOfRows : NormedRows {
 };
 
 template <int kHold, typename Source>
-__global__ void __launch_bounds__(kThreads) RoundHeldRows(Source source, HalfRows out) {
+__global__ void __launch_bounds__(kThreads)
+    RoundHeldRows(Source source, RowSlots slots, HalfRows out) {
   WaitForInputs();
   LetNextStart();
   const int64_t row = blockIdx.x;
@@ -134,12 +142,15 @@ __global__ void __launch_bounds__(kThreads) RoundHeldRows(Source source, HalfRow
     scale = RowScale(LargestOrNaN(y.data + row * y.stride, y.cols));
   }
   const float inverse = 1 / scale;
-  auto* to = reinterpret_cast<uint2*>(out.data + row * out.stride);
-  ForGroups<kHold>(fours, [&](int j, int i) {
-    to[i] = make_uint2(Pack2<Half::kF16>(held[j].x * inverse, held[j].y * inverse),
-                       Pack2<Half::kF16>(held[j].z * inverse, held[j].w * inverse));
-  });
-  if (threadIdx.x == 0) out.scale[row] = scale;
+  for (int k = 0; k < slots.each; ++k) {
+    const int64_t to_row = PlaceOf(slots, row, k);
+    auto* to = reinterpret_cast<uint2*>(out.data + to_row * out.stride);
+    ForGroups<kHold>(fours, [&](int j, int i) {
+      to[i] = make_uint2(Pack2<Half::kF16>(held[j].x * inverse, held[j].y * inverse),
+                         Pack2<Half::kF16>(held[j].z * inverse, held[j].w * inverse));
+    });
+    if (threadIdx.x == 0) out.scale[to_row] = scale;
+  }
 }
 
 // Nothing lies between a row and the end of its last 16 values.
@@ -148,12 +159,13 @@ bool MayHold(const View& x) {
 }
 
 template <typename Source>
-void RoundHeld(Stream stream, const Source& source, size_t shared, const HalfRows& out) {
+void RoundHeld(Stream stream, const Source& source, size_t shared, const HalfRows& out,
+               const RowSlots& slots = {}) {
   const int64_t hold = CeilDiv<int64_t>(source.y.cols, 4 * kThreads);
   const auto kernel = hold <= 1   ? RoundHeldRows<1, Source>
                       : hold <= 4 ? RoundHeldRows<4, Source>
                                   : RoundHeldRows<kHoldMost, Source>;
-  LaunchEarly(kernel, unsigned(source.y.rows), kThreads, shared, stream, source, out);
+  LaunchEarly(kernel, unsigned(source.y.rows), kThreads, shared, stream, source, slots, out);
 }
 
 size_t LaneBytes(int64_t cols) { return size_t(LaneRow::Floats(int(cols))) * sizeof(float); }
@@ -161,8 +173,12 @@ size_t LaneBytes(int64_t cols) { return size_t(LaneRow::Floats(int(cols))) * siz
 }  // namespace
 
 void RoundRows(Stream stream, const View& x, const HalfRows& out) {
-  if (MayHold(x)) return RoundHeld(stream, StoredRows{x}, 0, out);
-  LaunchEarly(RoundAnyRows, unsigned(x.rows), kThreads, 0, stream, x, out);
+  RoundRowsToSlots(stream, x, {}, out);
+}
+
+void RoundRowsToSlots(Stream stream, const View& x, const RowSlots& slots, const HalfRows& out) {
+  if (MayHold(x)) return RoundHeld(stream, StoredRows{x}, 0, out, slots);
+  LaunchEarly(RoundAnyRows, unsigned(x.rows), kThreads, 0, stream, x, slots, out);
 }
 
 bool MayMakeAndRound(const MadeRows& rows) {

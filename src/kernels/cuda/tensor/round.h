@@ -8,6 +8,13 @@
 namespace reprise::cuda {
 
 void RoundRows(Stream stream, const View& x, const HalfRows& out);
+// Row r of x goes to rows slot[r * each] ... of `out`, which has as many as that is: the slots of a
+// plan of experts.
+struct RowSlots {
+  const int32_t* slot = nullptr;
+  int each = 1;
+};
+void RoundRowsToSlots(Stream stream, const View& x, const RowSlots& slots, const HalfRows& out);
 
 // Makes rows, and rounds them on the way; what they are made of and they themselves are written as
 // by the ops. REQUIRES: MayMakeAndRound(rows).

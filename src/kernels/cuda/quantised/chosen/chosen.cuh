@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/quantised/chosen/chosen.h"
+#include "kernels/cuda/quantised/chosen/blocks.cuh"
 #include "kernels/cuda/quantised/forms/links.cuh"
 #include "kernels/reference/math.h"
 
@@ -21,26 +21,6 @@ using links::Place;
 using links::PlaneCopies;
 using links::Stage;
 
-constexpr int kWarps = 16;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kSlots = 32;      // at most
-constexpr int kColumns = 4096;  // of an input, at most: one stage, and eight a thread
-constexpr int kDepth = 4;       // stages that a warp has asked for, at most
-// Just less than half of a multiprocessor's, where there is as much: a block of the next kernel
-// waits beside each.
-inline size_t BlockShared() { return ThisGpu().half_shared(); }
-
-// x / by, for x * by < 2^32.
-struct Divisor {
-  int by;
-  uint32_t inverse;
-
-  __host__ static Divisor Of(int by) { return {by, uint32_t((uint64_t{1} << 32) / by + 1)}; }
-  __device__ __forceinline__ int Divide(int x) const {
-    return by == 1 ? x : static_cast<int>(__umulhi(static_cast<unsigned>(x), inverse));
-  }
-};
-
 // A stack of experts.
 struct Stack {
   const std::byte* quants;
@@ -51,15 +31,6 @@ struct Stack {
   int quant_stride, extra_stride, sub_stride, scale_stride;
   int rows;  // of an expert
 };
-// `count` pieces of work for the blocks, in whole ones.
-struct Division {
-  int each, more;  // pieces of a block, and blocks that have one more
-
-  __device__ int Begin(int block) const { return block * each + min(block, more); }
-  __device__ int Count(int block) const { return each + (block < more ? 1 : 0); }
-  __host__ int most() const { return each + (more > 0 ? 1 : 0); }
-};
-
 struct GatesCall {
   const float* x;
   const int32_t* begin;  // of slots, by expert
@@ -93,16 +64,6 @@ struct SumCall {
   float* y;
   float* sum;
 };
-
-// expert_of: of slots, shared. The plan was written by another kernel of this step, maybe just now:
-// it is read where all see it, which is not the first cache.
-__device__ __forceinline__ void FindExperts(const int32_t* begin, int experts, int* expert_of) {
-#pragma unroll 1
-  for (int e = static_cast<int>(threadIdx.x); e < experts; e += kThreads) {
-    const int first = __ldcg(begin + e), end = __ldcg(begin + e + 1);
-    for (int s = first; s < end; ++s) expert_of[s] = e;
-  }
-}
 
 // The lane, read anew: what follows from it is not kept in registers meanwhile, which are scarce.
 __device__ __forceinline__ int LaneHere() {
@@ -326,36 +287,25 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 // --- Launches ------------------------------------------------------------------------------------
 
-inline Stack StackOf(const QuantisedProduct& product) {
-  const QuantisedLayout& layout = product.weight.layout;
-  const std::byte* data = product.weight.data;
+inline Stack StackOf(const ChosenProduct& product) {
+  const QuantisedLayout& layout = product.quantised.layout;
+  const std::byte* data = product.quantised.data;
   return {data,
           data + layout.extra,
           data + layout.sub,
           data + layout.scale,
-          GridOf(product.weight),
+          GridOf(product.quantised),
           int(layout.quant_stride),
           int(layout.extra_stride),
           int(layout.sub_stride),
           int(layout.scale_stride),
           int(product.y.cols)};
 }
-inline int BlocksFor(int pieces) { return std::min(pieces, ThisGpu().multiprocessors); }
-inline Division Divide(int pieces) {
-  const int blocks = BlocksFor(pieces);
-  return {pieces / blocks, pieces % blocks};
-}
 // Stages that there is room for beside so many bytes; 0: too few to work with.
 inline int RoomsFor(int stages, int stage_bytes, int others) {
   const int rooms = std::min(stages, (int(BlockShared()) - others) / stage_bytes);
   return rooms >= std::min(stages, kWarps) ? rooms : 0;
 }
-
-// Where a kernel is launched; or only whether there is room for it is asked.
-struct Target {
-  Stream stream = nullptr;
-  bool launch = false;
-};
 
 template <DType kType, int kTile>
 bool LaunchGates(const Target& target, const ChosenGates& gates) {

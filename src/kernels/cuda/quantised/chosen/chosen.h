@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/rows/experts.h"
+#include "kernels/cuda/tensor/product_half.h"
 
 // One row through the experts that were chosen for it, as two kernels: one up to the gates, one
 // behind them. A decoded token is bound by the number of kernels and by latency, so both quantise
@@ -10,15 +11,22 @@
 // bits are those of the ops, and all that they would have written is written.
 namespace reprise::cuda {
 
+// Weights of a stack and their outputs.
+struct ChosenProduct {
+  QuantisedMatrix quantised;  // in planes; not used where packed
+  HalfMatrix packed;          // the first of the stack, if it is packed
+  View y;
+};
+
 // y of `up` and `gate`: [slots, hidden], the products of x, which is one row, with the expert of
 // each slot. gated: gate's rows become silu(gate) * up.
 struct ChosenGates {
   View x;
   PlanView plan;
-  QuantisedProduct up, gate;
+  ChosenProduct up, gate;
   bool gated = false;
 };
-// Whether there is a kernel for it. Weights are stacks of plan.experts matrices, without bias.
+// Whether there is a kernel for it. Weights are stacks of plan.experts matrices.
 bool MayRunChosenGates(const ChosenGates& gates);
 void RunChosenGates(Stream stream, const ChosenGates& gates);
 
@@ -27,7 +35,7 @@ void RunChosenGates(Stream stream, const ChosenGates& gates);
 struct ChosenSum {
   View x;
   PlanView plan;
-  QuantisedProduct down;
+  ChosenProduct down;
   RoutingView routing;  // of one row
   SumStart start = SumStart::kZero;
   View y, sum;
