@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "device/raw.h"
 #include "device/thread_pool.h"
+#include "kernels/cuda/architecture.h"
 #include "kernels/reference/gpu/bf16_weights.h"
 
 namespace reprise::cuda {
