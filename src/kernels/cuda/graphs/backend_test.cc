@@ -48,7 +48,6 @@ TEST(CudaDevice, EveryThreadSaysWhichItUses) {
       [&] { memory.Synchronize(); },
       [&] { (void)memory.capacity(); },
       [&] { backend->Fill(1, rows); },
-      [&] { (void)backend->holds(DType::kQ8_0); },
       [&] { (void)backend->sizes_max(); },
       [&] {
         ScratchArena scratch(memory);

@@ -281,11 +281,12 @@ TEST(PartsOfPagesTest, AreMoreWhereQueriesAreFew) {
     const DepthView depth{longest, rows * longest / kGroupPages};
     return PartsOfPages(step, depth, kv, params).parts;
   };
-  const int all = ThisGpu().multiprocessors;
+  // Where only one block fits on a multiprocessor some have none: parts are whole groups.
+  const int most = ThisGpu().multiprocessors * 3 / 4;
   EXPECT_EQ(parts(1, 1, 128), 128 / kGroupPages);
-  EXPECT_GE(parts(1, 1, 1024) * 4, all);
-  EXPECT_GE(parts(30, 1, 1024) * 2 * 4, all);
-  EXPECT_GE(parts(30, 30, 128) * 30 * 4, all);
+  EXPECT_GE(parts(1, 1, 1024) * 4, most);
+  EXPECT_GE(parts(30, 1, 1024) * 2 * 4, most);
+  EXPECT_GE(parts(30, 30, 128) * 30 * 4, most);
   EXPECT_EQ(parts(65, 1, 128), 1);
 }
 
