@@ -95,4 +95,10 @@ class Lease {
   uint64_t id_ = 0;
 };
 
+// A lease with a step of `now` tokens under way, and as many as `next` to follow.
+struct NextRows {
+  const Lease* lease;
+  int32_t now, next;
+};
+
 }  // namespace reprise

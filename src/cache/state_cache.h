@@ -177,9 +177,8 @@ class StateCache {
   StartAnswer Start(Lease& lease);
 
   // Whether the state of a lease that has started is still being filled, by another thread: large
-  // ones in memory of the host. Whoever runs steps leaves the lease out of them meanwhile.
+  // ones in memory of the host. Who runs steps leaves the lease out meanwhile, or waits, so long.
   bool Filling(const Lease& lease);
-  // Waits until it is filled, for so long at most.
   void AwaitFilled(const Lease& lease, std::chrono::nanoseconds timeout);
 
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
@@ -188,13 +187,7 @@ class StateCache {
   // nothing when running requests alone leave too little. Waits while Filling. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
-  // While the device is at a step of `now` tokens of a lease, with as many as `next` to follow: gets
-  // memory for those, so that Reserve finds it there. Takes nothing and evicts nothing: what there
-  // is no room for is left to Reserve.
-  struct NextRows {
-    const Lease* lease;
-    int32_t now, next;
-  };
+  // Gets memory for the next steps while the device is at these. Takes and evicts nothing.
   void BackAhead(std::span<const NextRows> steps);
 
   // Room for up to `draft_count` rows behind the `token_count` that Reserve was called for just

@@ -240,7 +240,7 @@ TEST(StateCache, MemoryForTheNextStepIsGotAhead) {
     return snapshot;
   };
   ASSERT_TRUE(toy.cache->Reserve(lease, 100).ok());
-  const StateCache::NextRows next = {&lease, 100, 200};
+  const NextRows next = {&lease, 100, 200};
   const int before = memory.commits();
   toy.cache->BackAhead({&next, 1});
   const int ahead = memory.commits();
@@ -250,7 +250,7 @@ TEST(StateCache, MemoryForTheNextStepIsGotAhead) {
   EXPECT_EQ(memory.commits(), ahead);
 
   memory.set_bytes(memory.committed_bytes());
-  const StateCache::NextRows more = {&lease, 0, 100};
+  const NextRows more = {&lease, 0, 100};
   toy.cache->BackAhead({&more, 1});
   EXPECT_EQ(toy.cache->Reserve(lease, 100).code(), StatusCode::kResourceExhausted);
   memory.set_bytes(1 << 20);
@@ -270,7 +270,7 @@ TEST(StateCache, NothingIsGotAheadBeyondTheBudget) {
     ASSERT_TRUE(toy.cache->Start(lease).status.ok());
     for (int32_t at = 0; at < 600; at += 200) {
       ASSERT_TRUE(toy.cache->Reserve(lease, 200).ok());
-      const StateCache::NextRows next = {&lease, 200, 400 - at};
+      const NextRows next = {&lease, 200, 400 - at};
       if (at < 400) toy.cache->BackAhead({&next, 1});
       ASSERT_TRUE(toy.cache->Commit(lease, {.token_count = 200}).ok());
     }

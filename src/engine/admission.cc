@@ -68,19 +68,19 @@ void Engine::AdmitRequests() {
   if (!arrived.empty()) DropSurplus();
 }
 
-// While the device is at a step: prompts that go on find memory for the next one, who has come joins
-// the queue, and prompts are looked up. Nobody starts, nobody who runs ends or learns what others
-// await, and nothing that was posted is done: what runs is in the device's hands.
+// While the device is at a step: who has come joins the queue, prompts that go on get memory for
+// the next step, and others are looked up. Nobody starts, nobody who runs ends or learns what
+// others await, and nothing that was posted is done: what runs is in the device's hands.
 void Engine::WorkAhead() {
   if (shares_.front().sequence->request.idle) return;
-  std::vector<StateCache::NextRows>& next = scratch_.next;
+  AdmitRequests();
+  std::vector<NextRows>& next = scratch_.next;
   next.clear();
   for (const Share& share : shares_) {
     const int32_t left = share.sequence->rows_ready() - share.rows;
     if (left > 0) next.push_back({&share.sequence->lease, share.rows, std::min(left, share.rows)});
   }
   cache_->BackAhead(next);
-  AdmitRequests();
   tokens_to_look_up_ = kTokensPerStep;  // nobody waits for the host meanwhile
   for (const auto& sequence : roster_.waiting()) {
     if (!sequence->looked_up && !LookUp(*sequence)) break;

@@ -145,7 +145,7 @@ class Engine {
     std::vector<StepSampler::Row> rows;          // parallel to them
     std::vector<DraftJob> jobs;
     std::vector<Share*> drafting;  // parallel to them, or those that take more drafts
-    std::vector<StateCache::NextRows> next;
+    std::vector<NextRows> next;
   };
 
   // admission.cc

@@ -40,8 +40,8 @@ class StateStore {
   // with what the device says.
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states,
               size_t resident_limit);
-  // The same for units that may be taken soon, where that is all within the limit and the device has
-  // it: nothing is given back for them.
+  // The same for units that may be taken soon, where that is all within the limit and the device
+  // has it: nothing is given back for them.
   void BackAhead(std::span<const BlockId> blocks, std::span<const StateId> states,
                  size_t resident_limit);
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }

@@ -169,7 +169,7 @@ class Reading {
   }
 
   const Model& model_;
-  const OpContext& context_;
+  const OpContext context_;
   const Seeing& prompt_;
   LiveState state_;
   std::vector<float> logits_;

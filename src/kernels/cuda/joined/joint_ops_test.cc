@@ -424,7 +424,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Of one row two for each gated layer, with the norm before it and the sum behind it; one for the
 // norm and the product at the end. Of more rows two more for each layer and one at the end: inputs
-// are rounded where they are made.
+// are rounded where they are made. Only one row with 16-bit weights does so without Hopper's forms.
 TEST_F(KernelsTest, AStretchOfADecoderIsFew) {
   constexpr int64_t kDim = 1024, kHidden = 2048;
   struct Case {
@@ -434,7 +434,7 @@ TEST_F(KernelsTest, AStretchOfADecoderIsFew) {
   };
   for (const Case& one :
        {Case{DType::kF16, 1, 5}, Case{DType::kQ8_0, 1, 5}, Case{DType::kF16, 20, 10}}) {
-    if (one.type == DType::kQ8_0 && !ThisGpu().copy_engine) continue;  // no small form of these
+    if (!ThisGpu().copy_engine && (one.rows > 1 || one.type == DType::kQ8_0)) continue;
     const Matrix up = Weights(one.type, kHidden, kDim), gate = Weights(one.type, kHidden, kDim);
     const Matrix down = Weights(one.type, kDim, kHidden);
     const DevicePtr<float> norm = OnDevice(Random(kDim));

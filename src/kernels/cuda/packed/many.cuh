@@ -16,7 +16,7 @@
 // registers while the tensor cores work on the last one.
 // Where tiles are few, the slices of K are divided among a team of blocks, in turn. The first block
 // of a team adds: its own slice, then those that the others have sent to its shared memory, in
-// order. Where it has no room for the sums of all others at once they share places, in turn.
+// order.
 // Of experts, each with a matrix and some of the rows, a block finds the tiles itself: how many
 // rows an expert has only the device knows.
 namespace reprise::cuda::many_packed {
@@ -71,7 +71,6 @@ struct Call {
   int units;      // pairs of them along K
   int box_bytes;  // of rows of x that are copied at once
   int team;
-  int places;  // for sums of others
   int stages;  // of the ring
   // Of experts.
   const int32_t* begin;  // [experts + 1]
@@ -229,7 +228,7 @@ struct Stages {
 template <typename S>
 struct Memory {
   uint8_t* ring;
-  uint8_t* sent;    // [places] sums of a slice
+  uint8_t* sent;    // [team - 1] sums of a slice
   uint64_t* full;   // [stages]
   uint64_t* empty;  // [stages]
   uint64_t* came;   // [team - 1], of the first block
@@ -239,7 +238,7 @@ struct Memory {
   __device__ Memory(uint8_t* raw, const Call& call) {
     ring = raw + (-SharedAddress(raw) & 1023);  // known to be shared memory
     sent = ring + call.stages * S::kStageBytes;
-    full = reinterpret_cast<uint64_t*>(sent + call.places * S::kSentBytes);
+    full = reinterpret_cast<uint64_t*>(sent + (TeamOf<S>(call) - 1) * S::kSentBytes);
     empty = full + call.stages;
     came = empty + call.stages;
     may = came + kTeamMost - 1;
@@ -247,8 +246,8 @@ struct Memory {
     experts.begin = experts.first + call.experts + 1;
     experts.sums = experts.begin + call.experts + 1;
   }
-  static size_t Bytes(int stages, int places, int experts) {
-    return 1024 + size_t(stages) * (S::kStageBytes + 16) + size_t(places) * S::kSentBytes +
+  static size_t Bytes(int stages, int team, int experts) {
+    return 1024 + size_t(stages) * (S::kStageBytes + 16) + size_t(team - 1) * S::kSentBytes +
            8 * kTeamMost + (S::kExperts ? ExpertTiles::Bytes(experts) : 0);
   }
 };
@@ -358,7 +357,7 @@ class Warpgroup {
       }
 #pragma unroll
       for (int i = 0; i < kEach; ++i) total[i] += acc[i];
-      for (int r = 1; r < others; ++r) AddSent(r, others, total);
+      for (int r = 1; r < others; ++r) AddSent(r, total);
     }
     if (rank == 0) Store(PlaceOf<S>(call_, memory_.experts, index), total);
   }
@@ -411,14 +410,12 @@ class Warpgroup {
 
   // Where four sums of this thread lie among those of a slice.
   __device__ __forceinline__ uint8_t* Place(int rank, int i) const {
-    return memory_.sent + (rank - 1) % call_.places * S::kSentBytes +
+    return memory_.sent + (rank - 1) * S::kSentBytes +
            (i / 4 * (128 * S::kGroups) + static_cast<int>(threadIdx.x)) * 16;
   }
-  // The place of the first to use it is empty at first.
   template <int kEach>
   __device__ __forceinline__ void SendSums(int rank, const float (&acc)[kEach]) {
-    const int turn = sent_++ - (rank <= call_.places ? 1 : 0);
-    if (turn >= 0) WaitBarrier(memory_.may, turn % 2);
+    if (sent_++ > 0) WaitBarrier(memory_.may, sent_ % 2);
     const uint32_t barrier = PlaceIn(0, &memory_.came[rank - 1]);
 #pragma unroll
     for (int i = 0; i < kEach; i += 4) {
@@ -426,9 +423,8 @@ class Warpgroup {
            barrier);
     }
   }
-  // Then the place is the next one's: of those who send this time, or of the first next time.
   template <int kEach>
-  __device__ __forceinline__ void AddSent(int rank, int others, float (&total)[kEach]) {
+  __device__ __forceinline__ void AddSent(int rank, float (&total)[kEach]) {
     WaitBarrier(&memory_.came[rank - 1], parities_ >> rank & 1);
     parities_ ^= 1 << rank;
 #pragma unroll
@@ -441,9 +437,7 @@ class Warpgroup {
     }
     Keep(total);
     __syncwarp();
-    const int places = call_.places;
-    const int next = rank + places < others ? rank + places : (rank - 1) % places + 1;
-    if (lane_ == 0) ArriveAt(SharedAddress(memory_.may), next);
+    if (lane_ == 0) ArriveAt(SharedAddress(memory_.may), rank);
   }
 
   template <int kEach>
@@ -537,24 +531,17 @@ inline size_t SharedMost(int blocks) {
 }
 
 template <typename S>
-int PlacesOf(int team) {
-  const bool each = Memory<S>::Bytes(kStagesLeast, team - 1, 0) <= SharedMost(S::kBlocks);
-  return each ? team - 1 : 1;
-}
-
-template <typename S>
 int StagesOf(int team, int experts) {
-  const int places = PlacesOf<S>(team);
   int stages = 16;
-  while (stages > 0 && Memory<S>::Bytes(stages, places, experts) > SharedMost(S::kBlocks)) --stages;
+  while (stages > 0 && Memory<S>::Bytes(stages, team, experts) > SharedMost(S::kBlocks)) --stages;
   return stages;
 }
 
 template <typename S>
 int TeamsAtOnce(int team) {
-  // Clusters of three and of four do not fill all groups of multiprocessors.
+  // Clusters of four do not fill all groups of multiprocessors.
   const int all = ThisGpu().multiprocessors * S::kBlocks;
-  return team <= 2 ? all / team : std::max(1, all / team - (team - 1) * S::kBlocks);
+  return team == 1 ? all : team == 2 ? all / 2 : std::max(1, all / 4 - 3 * S::kBlocks);
 }
 
 template <typename S>
@@ -569,7 +556,6 @@ void Launch(Stream stream, const HalfRows& x, const ExpertRows& experts,
   call.begin = experts.begin;
   call.experts = experts.count;
   if (S::kExperts) call.token_tiles += experts.count;  // at most
-  call.places = PlacesOf<S>(team);
   call.stages = StagesOf<S>(team, experts.count);
   const int64_t box_rows = std::min<int64_t>(S::kShort, (x.rows + 7) / 8 * 8);
   call.box_bytes = static_cast<int>(box_rows) * kUnitCols * 2;
@@ -591,7 +577,7 @@ void Launch(Stream stream, const HalfRows& x, const ExpertRows& experts,
   const auto kernel = PackedManyKernel<S>;
   const int teams = std::min(call.token_tiles * call.column_tiles, TeamsAtOnce<S>(team));
   LaunchTeamsEarly(team, kernel, unsigned(teams * team), S::kThreads,
-                   Memory<S>::Bytes(call.stages, call.places, experts.count), stream, map, call);
+                   Memory<S>::Bytes(call.stages, team, experts.count), stream, map, call);
 }
 
 // What a tile takes, in ns, on a multiprocessor that it shares with nobody: what its operands take
@@ -627,10 +613,8 @@ double Nanoseconds(int64_t rows, int experts, std::span<const HalfProduct> produ
   const double share =
       std::min<double>(S::kBlocks, std::max(1.0, double(tiles * team) / ThisGpu().multiprocessors));
   constexpr double kTileNs = 1200 * std::max(1.0, S::kTokens / 128.0);
-  constexpr double kSentBytesPerNs = 60;
-  const double waits = (team - 1 - PlacesOf<S>(team)) * S::kSentBytes / kSentBytesPerNs;
   return turns * (double(CeilDiv<int64_t>(slices, team)) * SliceNs<S>() * share + kTileNs +
-                  300.0 * (team - 1) + waits);
+                  300.0 * (team - 1));
 }
 
 struct Form {
@@ -655,7 +639,7 @@ inline Plan BestPlan(std::span<const Form> forms, int64_t rows, int experts,
                      const std::optional<PackedTiling>& tiling) {
   Plan best;
   for (const Form& form : forms) {
-    for (int team = 1; team <= form.tiling.team; ++team) {
+    for (int team = 1; team <= form.tiling.team; team *= 2) {
       if (tiling && (tiling->tokens != form.tiling.tokens || tiling->groups != form.tiling.groups ||
                      tiling->team != team)) {
         continue;

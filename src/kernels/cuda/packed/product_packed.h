@@ -35,7 +35,7 @@ void RunPackedFew(Stream stream, const FewProducts& few);
 struct PackedTiling {
   int tokens;  // 8, 16, 32, 64, 128 or (not of kSixes) 160
   int groups;  // 1: 64 rows of the matrix, 2: 128
-  int team;    // 1 to 4 blocks
+  int team;    // 1, 2 or 4 blocks
 };
 // With wgmma and the copy engine.
 // REQUIRES: one form and one number of columns of all weights. tiling: to be measured or tested,

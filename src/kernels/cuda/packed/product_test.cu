@@ -109,8 +109,7 @@ class PackedProductTest : public ::testing::TestWithParam<DType> {
   }
 };
 
-// The last shapes are more tiles than multiprocessors, and no multiple of them: what is left over
-// is a launch of its own.
+// The last shapes are more tiles than multiprocessors, and no multiple of them.
 TEST_P(PackedProductTest, EqualsTheSpecification) {
   for (const Case& shape :
        {Case{1, 32, 1},       Case{1, 1056, 40},     Case{1, 4096, 1000},
@@ -137,8 +136,7 @@ TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
        {PackedTiling{8, 1, 1}, PackedTiling{8, 1, 4}, PackedTiling{16, 1, 2},
         PackedTiling{16, 1, 4}, PackedTiling{32, 1, 1}, PackedTiling{32, 1, 4},
         PackedTiling{64, 1, 2}, PackedTiling{64, 2, 1}, PackedTiling{64, 2, 2},
-        PackedTiling{64, 2, 3}, PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1},
-        PackedTiling{128, 2, 2}, PackedTiling{128, 2, 3}, PackedTiling{128, 2, 4},
+        PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1}, PackedTiling{128, 2, 2},
         PackedTiling{160, 2, 1}}) {
     if (tiling.tokens == 160 && PackedFormOf(GetParam()) == PackedForm::kSixes) continue;
     SCOPED_TRACE(std::to_string(tiling.tokens) + " / " + std::to_string(tiling.groups) + " / " +
