@@ -296,7 +296,10 @@ Result<SpeculationOptions> ModelStack::MakeSpeculation(const CacheOptions& cache
                                                        size_t* bytes) {
   SpeculationOptions speculation;
   speculation.mode = FindSpeculate(options_.speculate.mode).value_or(Speculate::kOff);
+  // docs/speculation.md: a GPU has drafts where they are asked for by name.
   const std::string& path = options_.speculate.draft_model;
+  const bool named = speculation.mode != Speculate::kAuto || !path.empty();
+  if (loaded_->backend().chooses() && !named) speculation.mode = Speculate::kOff;
   if (path.empty()) return speculation;
   if (shared.model_count > 1) {
     return Unimplemented(
