@@ -15,8 +15,8 @@ MUTANTS = [(*mutant, TESTS) for mutant in [
      "seen.place + seen.picture->positions() + (position - seen.end)", "position"),
     ("pictures_stand_in_one_row", "src/engine/sight/sight.cc",
      "seen.place + index / seen.picture->columns", "seen.place"),
-    ("patches_see_those_before_them", "src/model/vision/qwen_look.cc",
-     "params.sees = int(patches_);", "params.sees = 0;"),
+    ("patches_see_those_before_them", "src/model/vision/patch_look.cc",
+     "  params.ends = ends;\n", ""),
     ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
      "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
 ]] + [
