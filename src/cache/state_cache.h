@@ -177,8 +177,9 @@ class StateCache {
   StartAnswer Start(Lease& lease);
 
   // Whether the state of a lease that has started is still being filled, by another thread: large
-  // ones in memory of the host. Who runs steps leaves the lease out meanwhile, or waits, so long.
+  // ones in memory of the host. Steps leave the lease out meanwhile.
   bool Filling(const Lease& lease);
+  // Waits until it is filled, for so long at most.
   void AwaitFilled(const Lease& lease, std::chrono::nanoseconds timeout);
 
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
@@ -187,7 +188,8 @@ class StateCache {
   // nothing when running requests alone leave too little. Waits while Filling. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
-  // Gets memory for the next steps while the device is at these. Takes and evicts nothing.
+  // Gets memory for the next step of leases while the device is at this one, so that Reserve need
+  // not wait for it. Takes and evicts nothing: what the budget or the device has not got is left.
   void BackAhead(std::span<const NextRows> steps);
 
   // Room for up to `draft_count` rows behind the `token_count` that Reserve was called for just
@@ -287,9 +289,7 @@ class StateCache {
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
   size_t ResidentLimit() const;
   void CountResident();
-
-  size_t least_budget_ = 0;
-  size_t most_budget_ = 0;
+  size_t least_budget_ = 0, most_budget_ = 0;
   DeviceMemory* memory_ = nullptr;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<Tier> tier_;

@@ -103,7 +103,8 @@ bool Engine::Sees(Sequence& sequence, Runnable* one) {
   return blind > computed;
 }
 
-// As many rows as that, where pictures may be cut.
+// The rows that a step has of a sequence which was to have `rows`: where the rows of a picture see
+// one another, all of it or nothing.
 int32_t Engine::WholeRows(const Sequence& sequence, int32_t rows) const {
   if (sequence.sight == nullptr || !executor_.card().whole_pictures) return rows;
   return sequence.sight->WholeRows(sequence.lease.computed(), rows);

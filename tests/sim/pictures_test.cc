@@ -24,8 +24,8 @@ namespace {
 
 class PicturesTest : public ::testing::Test {
  protected:
-  PicturesTest() {
-    auto checkpoint = OpenCheckpoint("tests/vision/qwen3_5");
+  explicit PicturesTest(const std::string& folder = "tests/vision/qwen3_5") {
+    auto checkpoint = OpenCheckpoint(folder);
     CHECK(checkpoint.ok());
     LoadOptions options;
     options.kv = DType::kF32;
@@ -36,14 +36,21 @@ class PicturesTest : public ::testing::Test {
     executor_ = std::make_unique<Counted>(*model_, context());
   }
 
-  // Counts how often the tower begins.
+  // Counts how often the tower begins, and notes where steps of a sequence end.
   struct Counted : ModelExecutor {
     using ModelExecutor::ModelExecutor;
+    Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
+      for (const SequenceSlice& slice : batch.sequences) {
+        ends.push_back(slice.past.logical + int32_t(slice.row_count));
+      }
+      return ModelExecutor::Forward(batch, memory, logits);
+    }
     Result<std::unique_ptr<VisionTower::Look>> BeginLook(const Pixels& pixels) override {
       ++looks;
       return ModelExecutor::BeginLook(pixels);
     }
     int looks = 0;
+    std::vector<int32_t> ends;
   };
 
   OpContext context() { return {&backend_, &scratch_}; }
@@ -214,6 +221,49 @@ TEST_F(PicturesTest, StepsOfAnySizeGiveTheSameBits) {
     const auto answer = fixture.Ask(RequestOf(prompt, 5, &logits));
     EXPECT_EQ(answer.tokens, reference.tokens) << rows;
     ExpectSame(logits, cold);
+  }
+}
+
+// A model in which the rows of a picture see one another: they are rows of one step, however few
+// rows a step should have.
+class WholePicturesTest : public PicturesTest {
+ protected:
+  WholePicturesTest() : PicturesTest("tests/vision/gemma3") {}
+
+  std::shared_ptr<const SeenPicture> FromFile(const std::string& name) {
+    const auto file = MappedFile::Open("tests/vision/gemma3/" + name);
+    CHECK(file.ok());
+    const auto bytes = file->bytes();
+    auto seen = SeePicture(model_->tower()->card(),
+                           {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    CHECK(seen.ok());
+    return *seen;
+  }
+};
+
+TEST_F(WholePicturesTest, NoStepEndsInsideOfAPicture) {
+  Prompt prompt;
+  prompt.Say(1, 3).Show(FromFile("picture_0.png")).Say(2, 2);
+  prompt.Show(FromFile("picture_1.png")).Show(FromFile("picture_0.png")).Say(3, 9);
+  Logits cold;
+  const auto reference = Cold(prompt, 5, &cold);
+  ASSERT_EQ(reference.tokens.size(), 5u);
+  for (const int32_t rows : {1, 2, 3, 4, 7, 19}) {
+    EngineOptions options;
+    options.scheduler.rows_max = rows;
+    EngineFixture fixture(*executor_, Dense(), options);
+    executor_->ends.clear();
+    Logits logits;
+    const auto answer = fixture.Ask(RequestOf(prompt, 5, &logits));
+    EXPECT_EQ(answer.tokens, reference.tokens) << rows;
+    ExpectSame(logits, cold);
+    EXPECT_GT(executor_->ends.size(), 5u) << "steps of " << rows;
+    for (const int32_t end : executor_->ends) {
+      for (const PlacedPicture& one : prompt.pictures) {
+        EXPECT_FALSE(end > one.begin && end < one.begin + one.picture->tokens())
+            << "steps of " << rows << ", one ends at " << end;
+      }
+    }
   }
 }
 

@@ -17,6 +17,8 @@ MUTANTS = [(*mutant, TESTS) for mutant in [
      "seen.place + index / seen.picture->columns", "seen.place"),
     ("patches_see_those_before_them", "src/model/vision/patch_look.cc",
      "  params.ends = ends;\n", ""),
+    ("steps_end_inside_of_whole_pictures", "src/engine/engine.cc",
+     "return sequence.sight->WholeRows(sequence.lease.computed(), rows);", "return rows;"),
     ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
      "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
 ]] + [
