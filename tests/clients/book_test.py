@@ -53,7 +53,7 @@ class Book(unittest.TestCase):
         (cls.home / "bin").mkdir()
         (cls.home / "bin/reprise").symlink_to(PROGRAM)
         promtool = cls.home / "bin/promtool"  # operations_test.py checks the metrics
-        promtool.write_text("#!/bin/sh\ngrep -q '^# HELP'\n")
+        promtool.write_text("#!/bin/sh\ngrep -c '^# HELP' >/dev/null\n")
         promtool.chmod(0o755)
         for folder in ("models", "path/to"):
             (cls.home / folder).mkdir(parents=True)

@@ -127,6 +127,9 @@ class Models(unittest.TestCase):
                 metrics = ask(server.port, "/metrics")[1]
                 for name in KINDS:
                     self.assertIn(f'reprise_cache_bytes{{model="{name}",tier="memory",use="cached"}}', metrics)
+                    if not LONG:
+                        evicted = f'reprise_cache_snapshots_evicted_total{{model="{name}",reason="snapshot"}}'
+                        self.assertEqual(metric(metrics, evicted), 0, "turns above may have missed what was evicted")
                 self.assertGreater(metric(metrics, "reprise_models_swaps_total"), 2)
                 total = metric(metrics, "reprise_models_memory_budget_bytes")
                 self.assertEqual(total, MEMORY_OF_TWO << 20)
@@ -263,8 +266,8 @@ class Models(unittest.TestCase):
         self.fail(f"{name} is {self.states(port)[name]}, not {states}")
 
 
-# Weights of 18 MiB and 256 to compute in, twice; the rest is for state.
-MEMORY_OF_TWO = 600
+# Weights of 18 MiB and 256 to compute in, twice; the rest is for state, and nothing of it is evicted.
+MEMORY_OF_TWO = 680
 MEMORY_OF_ONE = 400
 
 
