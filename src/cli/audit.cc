@@ -348,7 +348,7 @@ Status Run(const Options& options) {
   SetLogLevel(LogLevel::kWarning);
   ModelOptions model = options.model;
   model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
-  model.mtp = options.speculate;
+  if (options.speculate) model.mtp = ModelOptions::Mtp::kAlways;
   std::vector<std::unique_ptr<LoadedModel>> loaded;
   REPRISE_ASSIGN(loaded.emplace_back(), LoadedModel::Load(model));
   for (const std::string& devices : options.restart_on) {

@@ -183,11 +183,19 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   loaded->checkpoint_.emplace(std::move(checkpoint));
   if (options.tower) REPRISE_TRY(loaded->OpenMmproj());
-  if (options.mtp) REPRISE_TRY(loaded->OpenMtp());
+  if (loaded->takes_mtp()) REPRISE_TRY(loaded->OpenMtp());
   REPRISE_TRY(loaded->Read());
   loaded->card_ = loaded->model_->card();
   loaded->adaptable_ = loaded->model_->adaptable();
   return loaded;
+}
+
+// A GPU has no drafts by default (cli/draft/draft_model.h).
+bool LoadedModel::takes_mtp() const {
+  if (options_.mtp != ModelOptions::Mtp::kByDefault) {
+    return options_.mtp == ModelOptions::Mtp::kAlways;
+  }
+  return !context_.backend->chooses();
 }
 
 Status LoadedModel::Read() {
@@ -197,7 +205,7 @@ Status LoadedModel::Read() {
   load.tower = options_.tower;
   load.mmproj = mmproj_ ? &*mmproj_ : nullptr;
   load.mmproj_needed = !options_.mmproj.empty();
-  load.mtp = options_.mtp;
+  load.mtp = takes_mtp();
   load.mtp_file = mtp_ ? &*mtp_ : nullptr;
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));

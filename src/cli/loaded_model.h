@@ -37,7 +37,10 @@ struct ModelOptions {
   int context_tokens = 0;           // of the longest sequence; 0: as the model says
   bool tower = false;               // what looks at pictures as well
   std::string mmproj;               // the tower's GGUF file; empty: what lies beside a GGUF model
-  bool mtp = false;                 // its block that predicts further tokens, for drafts
+  // Its block that predicts further tokens, for drafts: where its device has drafts by default, or
+  // on any.
+  enum class Mtp : uint8_t { kNever, kByDefault, kAlways };
+  Mtp mtp = Mtp::kNever;
 };
 // The model is named by position or by --model; without one, commands use the bundled model.
 void AddModelOptions(Flags* flags, ModelOptions* options);
@@ -87,6 +90,7 @@ class LoadedModel {
   Status OpenMmproj();
   Status OpenMtp();
   Status Read();
+  bool takes_mtp() const;
 
   const ModelOptions options_;
   std::string path_;  // of the file

@@ -287,7 +287,8 @@ Status Run(Options options) {
                              " is out of range; give numbers from 1 to 256");
     }
   }
-  options.model.mtp = options.speculate == "auto" || options.speculate == "mtp";
+  const bool mtp = options.speculate == "auto" || options.speculate == "mtp";
+  if (mtp) options.model.mtp = ModelOptions::Mtp::kAlways;
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   return Bench(options, *loaded).Run();
 }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   DeviceMemory& memory = loaded->memory();
   size_t free = FindAvailableMemory(memory).bytes;
   EngineOptions engine;
-  engine.speculation.mode = FindSpeculate(options.speculate.mode).value_or(Speculate::kOff);
+  engine.speculation.mode = ModeOn(options.speculate, loaded->backend().chooses());
   if (!options.speculate.draft_model.empty()) {
     size_t bytes = 0;
     REPRISE_ASSIGN(session->draft_, DraftModel::Load(options.speculate.draft_model, options.model,

@@ -47,13 +47,21 @@ void AddSpeculateOptions(Flags* flags, SpeculateOptions* options) {
              "Hugging Face folder, or hf:ORG/REPO[:QUANTISATION]");
 }
 
-bool WantsMtp(const SpeculateOptions& options) {
-  return options.mode == "auto" || options.mode == "mtp";
+Speculate ModeOn(const SpeculateOptions& options, bool device_chooses) {
+  const Speculate mode = FindSpeculate(options.mode).value_or(Speculate::kOff);
+  const bool named = mode != Speculate::kAuto || !options.draft_model.empty();
+  return device_chooses && !named ? Speculate::kOff : mode;
+}
+
+ModelOptions::Mtp WantsMtp(const SpeculateOptions& options) {
+  return options.mode == "mtp"    ? ModelOptions::Mtp::kAlways
+         : options.mode == "auto" ? ModelOptions::Mtp::kByDefault
+                                  : ModelOptions::Mtp::kNever;
 }
 
 Status CheckMtp(const SpeculateOptions& options, const LoadedModel& loaded) {
   const ModelCard& card = loaded.card();
-  if (card.mtp_state || !WantsMtp(options)) return OkStatus();
+  if (card.mtp_state || WantsMtp(options) == ModelOptions::Mtp::kNever) return OkStatus();
   const bool alone = options.mode == "mtp";
   if (card.mtp_absent.empty()) {
     return alone
@@ -78,7 +86,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
   options.gpu_layers.reset();
   options.cpu_experts.clear();
   options.weights.clear();
-  options.mtp = false;
+  options.mtp = ModelOptions::Mtp::kNever;
   REPRISE_ASSIGN(std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options));
   REPRISE_ASSIGN(const ModelText text, ReadModelText(loaded->checkpoint()));
   REPRISE_TRY(CheckVocabulary(*text.tokenizer, tokenizer).Annotate("--draft-model " + path));

@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/loaded_model.h"
 #include "engine/draft/model_drafter.h"
+#include "engine/draft/speculate.h"
 #include "model/executor.h"
 #include "text/tokenizer.h"
 
@@ -21,8 +22,11 @@ struct SpeculateOptions {
   std::string draft_model;  // empty: none
 };
 void AddSpeculateOptions(Flags* flags, SpeculateOptions* options);
+// How requests speculate that do not say, on a device that chooses tokens (a GPU) or another:
+// `auto` has no drafts on a GPU unless there is a draft model.
+Speculate ModeOn(const SpeculateOptions& options, bool device_chooses);
 // Whether the model's own block guesses, where it has one.
-bool WantsMtp(const SpeculateOptions& options);
+ModelOptions::Mtp WantsMtp(const SpeculateOptions& options);
 // Fails if the options want that block alone and the model has none; if it has a part of one, says
 // so in the log.
 Status CheckMtp(const SpeculateOptions& options, const LoadedModel& loaded);

@@ -295,11 +295,8 @@ Result<SpeculationOptions> ModelStack::MakeSpeculation(const CacheOptions& cache
                                                        const Shared& shared, size_t free_bytes,
                                                        size_t* bytes) {
   SpeculationOptions speculation;
-  speculation.mode = FindSpeculate(options_.speculate.mode).value_or(Speculate::kOff);
-  // docs/speculation.md: a GPU has drafts where they are asked for by name.
+  speculation.mode = ModeOn(options_.speculate, loaded_->backend().chooses());
   const std::string& path = options_.speculate.draft_model;
-  const bool named = speculation.mode != Speculate::kAuto || !path.empty();
-  if (loaded_->backend().chooses() && !named) speculation.mode = Speculate::kOff;
   if (path.empty()) return speculation;
   if (shared.model_count > 1) {
     return Unimplemented(
