@@ -478,19 +478,7 @@ void LaunchBySlices(Stream stream, const FewProducts& few) {
 
 using Launcher = void (*)(Stream, const FewProducts&);
 Launcher LauncherOf(PackedForm form) {
-  switch (form) {
-    case PackedForm::kNone:
-      break;
-    case PackedForm::kBytes:
-      return LaunchBySlices<Forms<PackedForm::kBytes>>;
-    case PackedForm::kNibbles:
-      return LaunchBySlices<Forms<PackedForm::kNibbles>>;
-    case PackedForm::kFives:
-      return LaunchBySlices<Forms<PackedForm::kFives>>;
-    case PackedForm::kSixes:
-      return LaunchBySlices<Forms<PackedForm::kSixes>>;
-  }
-  return nullptr;
+  return OfForm<Launcher>(form, [](auto of) { return LaunchBySlices<Forms<of()>>; });
 }
 
 // Rows of F32 ride along with the first launch.

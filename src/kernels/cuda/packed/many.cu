@@ -29,19 +29,7 @@ constexpr std::array kForms = {
 };
 
 std::span<const Form> FormsOf(PackedForm form) {
-  switch (form) {
-    case PackedForm::kNone:
-      break;
-    case PackedForm::kBytes:
-      return kForms<PackedForm::kBytes>;
-    case PackedForm::kNibbles:
-      return kForms<PackedForm::kNibbles>;
-    case PackedForm::kFives:
-      return kForms<PackedForm::kFives>;
-    case PackedForm::kSixes:
-      return kForms<PackedForm::kSixes>;
-  }
-  return {};
+  return OfForm<std::span<const Form>>(form, [](auto of) { return std::span(kForms<of()>); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/tensor/few/product_few.h"
@@ -24,6 +25,24 @@ void ForEachForm(std::span<const HalfProduct> products, const Run& run) {
     run(std::span<const HalfProduct>(alike));
     left = std::move(others);
   }
+}
+
+// What `of`, called with a form as its std::integral_constant, returns; nothing for kNone.
+template <typename Result, typename Of>
+Result OfForm(PackedForm form, const Of& of) {
+  switch (form) {
+    case PackedForm::kNone:
+      break;
+    case PackedForm::kBytes:
+      return of(std::integral_constant<PackedForm, PackedForm::kBytes>());
+    case PackedForm::kNibbles:
+      return of(std::integral_constant<PackedForm, PackedForm::kNibbles>());
+    case PackedForm::kFives:
+      return of(std::integral_constant<PackedForm, PackedForm::kFives>());
+    case PackedForm::kSixes:
+      return of(std::integral_constant<PackedForm, PackedForm::kSixes>());
+  }
+  return {};
 }
 
 // Rows that blocks round themselves, with what rides along. REQUIRES: x.f32, no groups, one number

@@ -19,20 +19,21 @@ constexpr int kUnits = kTensorSlice / kUnitCols;  // of a piece, one row of them
 // two that files mix.
 template <int kRows, PackedForm kForm, PackedForm kOther = PackedForm::kNone>
 struct UnitPieces {
+  static constexpr bool kMixed = kOther != PackedForm::kNone;
   static constexpr int kTile = kRows;
   static constexpr int kHigh = kTile / kUnitRows;  // units, one above another
   static constexpr int kBytes = kUnits * kHigh * std::max(UnitBytes(kForm), UnitBytes(kOther));
 
   static __device__ __forceinline__ void Ask(std::byte* to, const small::Part& part, int tile,
                                              int slice, int cols) {
-    if constexpr (kOther != PackedForm::kNone) {
+    if constexpr (kMixed) {
       if (part.other) return AskFor<kOther>(to, part, tile, slice, cols);
     }
     AskFor<kForm>(to, part, tile, slice, cols);
   }
   static __device__ __forceinline__ void Multiply(const std::byte* piece, const small::Part& part,
                                                   const uint32_t* x, float* sums) {
-    if constexpr (kOther != PackedForm::kNone) {
+    if constexpr (kMixed) {
       if (part.other) return MultiplyUnits<kOther>(piece, x, sums);
     }
     MultiplyUnits<kForm>(piece, x, sums);

@@ -21,6 +21,7 @@ __device__ __forceinline__ int Place(int row, int column) {
 // Rows of 16-bit weights.
 template <int kRows>
 struct HalfPieces {
+  static constexpr bool kMixed = false;
   static constexpr int kTile = kRows;
   static constexpr int kBytes = kTile * kTensorSlice * 2;
 

@@ -277,6 +277,7 @@ struct Plan {
 inline bool MakePlan(const FewProducts& few, int tile, int bytes, Plan* plan) {
   const int64_t cols = few.x.cols;
   const bool gate = IsGate(few.op), norm = few.norm.weight != nullptr;
+  if (norm && few.op == OutputOp::kAdd) return false;  // no model has that
   if (few.x.f32 == nullptr || few.x.rows != 1 || few.groups.count > 0 || cols == 0 ||
       few.products.size() > FewProducts::kMost || few.floats.size() > FewProducts::kMost ||
       cols % kTensorSlice != 0) {
@@ -354,10 +355,12 @@ void LaunchThen(Stream stream, const Plan& plan) {
 }
 template <typename Pieces>
 void LaunchPlan(Stream stream, OutputOp op, const Plan& plan) {
-  const auto launch = IsGate(op)             ? LaunchThen<Pieces, Then::kGate>
-                      : op == OutputOp::kAdd ? LaunchThen<Pieces, Then::kAdd>
-                                             : LaunchThen<Pieces, Then::kNothing>;
-  launch(stream, plan);
+  // One matrix is added, and those of a gate are of one form.
+  if constexpr (!Pieces::kMixed) {
+    if (IsGate(op)) return LaunchThen<Pieces, Then::kGate>(stream, plan);
+    if (op == OutputOp::kAdd) return LaunchGroups<Pieces, false, Then::kAdd>(stream, plan);
+  }
+  LaunchThen<Pieces, Then::kNothing>(stream, plan);
 }
 
 // In tiles of 8 rows, or of 16 where those would leave the tensor cores of a multiprocessor idle
