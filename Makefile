@@ -3,6 +3,8 @@
 .PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench deb tarball packages-check hostile host clean
 
 JOBS ?= $(shell nproc)
+# What tests say that they need (cmake/module.cmake).
+HALF_CORES = $(shell echo $$((2 * $(JOBS))))
 MODEL ?=
 
 help:
@@ -65,12 +67,12 @@ CUDA ?= ON
 test: $(if $(filter ON,$(CUDA)),cuda-toolkit)
 	@tools/setup.sh test
 	@cmake --preset dev -DREPRISE_CUDA=$(CUDA) >/dev/null && cmake --build --preset dev -j $(JOBS)
-	@ctest --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(HALF_CORES)
 
 asan tsan:
 	@tools/setup.sh test
 	@cmake --preset $@ >/dev/null && cmake --build --preset $@ -j $(JOBS)
-	@ctest --preset $@ -j $(JOBS)
+	@ctest --preset $@ -j $(HALF_CORES)
 
 # Eight mutants, each built and tested, in twenty minutes on two cores. Another SEED chooses others. Build times decide
 # how many are judged: COUNT and MINUTES bound the run, whatever the machine.

@@ -31,8 +31,9 @@ function(reprise_precompile target kind)
   string(MAKE_C_IDENTIFIER "precompiled_${kind}_${ARGN}" owner)
   if(NOT TARGET ${owner})
     set(source ${PROJECT_BINARY_DIR}/gen/${owner}.cc)
-    set(headers <algorithm> <cstdint> <cstdio> <cstring> <functional> <memory> <optional> <span> <string>
-                <string_view> <unordered_map> <utility> <vector>)
+    set(headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstdio>
+                <cstring> <deque> <filesystem> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span>
+                <string> <string_view> <thread> <unordered_map> <utility> <vector>)
     if(kind STREQUAL "TEST")
       file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
       add_executable(${owner} ${source})

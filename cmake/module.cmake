@@ -28,6 +28,10 @@ function(reprise_module name)
   endif()
 endfunction()
 
+# Half cores that a test keeps busy: `make test` runs two for each core. Tests that wait for the most part have one
+# (tests/CMakeLists.txt).
+set(REPRISE_BUSY PROCESSORS 2)
+
 # reprise_test(<name> [PUBLISHED] SOURCES <files...> DEPS <libraries...> [LABELS <labels...>])
 # PUBLISHED: tests with that word in their name need data that is published elsewhere and is not part of the
 # tree. They run as <name>_published, which ctest shows as skipped where the data is missing.
@@ -45,10 +49,11 @@ function(reprise_test name)
   # Its own folder for files: tests of two trees may run at once.
   set(folder ${PROJECT_BINARY_DIR}/tmp/${name}/)
   file(MAKE_DIRECTORY ${folder})
-  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT 600 ENVIRONMENT TEST_TMPDIR=${folder})
+  set_tests_properties(${name} PROPERTIES ${REPRISE_BUSY} LABELS "${T_LABELS}" TIMEOUT 600
+    ENVIRONMENT TEST_TMPDIR=${folder})
   if(T_PUBLISHED)
     add_test(NAME ${name}_published COMMAND ${name} --gtest_filter=*Published* WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${name}_published PROPERTIES LABELS "${T_LABELS}" TIMEOUT 600
+    set_tests_properties(${name}_published PROPERTIES ${REPRISE_BUSY} LABELS "${T_LABELS}" TIMEOUT 600
       SKIP_REGULAR_EXPRESSION "\\[  PASSED  \\] 0 tests")
   endif()
 endfunction()
@@ -68,5 +73,6 @@ function(reprise_fuzz name)
     endif()
     target_link_libraries(${name} PRIVATE reprise_replay)
     add_test(NAME ${name}_corpus COMMAND ${name} ${PROJECT_SOURCE_DIR}/tests/corpus/${name})
+    set_tests_properties(${name}_corpus PROPERTIES ${REPRISE_BUSY})
   endif()
 endfunction()
