@@ -67,7 +67,10 @@ class QuickTier : public Tier {
   void Open(const StateMemory& memory, DeviceMemory& device) override {
     tier_->Open(memory, device);
   }
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override {
+  void AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const override {
+    tier_->AddRoots(key, roots);
+  }
+  void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) override {
     tier_->Find(key, prompt, found);
   }
   void Begin(const Move& move) override { tier_->Begin(move); }

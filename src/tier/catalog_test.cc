@@ -50,6 +50,25 @@ TEST(PromptPath, EqualIdsMeanEqualTokens) {
   }
 }
 
+TEST(PromptPaths, AreThoseOfEachNamespaceAndEqualOnesAreOne) {
+  const PathId other{{7}};
+  for (const size_t size : {size_t{63}, size_t{64}, size_t{1000}}) {
+    const std::vector<TokenId> tokens = Tokens(size, size);
+    PromptPaths paths(std::vector<PathId>{kRoot, other, kRoot}, tokens);
+    EXPECT_EQ(paths.blocks(), 2 * (size / 64));
+    size_t calls = 1;
+    while (!paths.Extend(4)) ++calls;
+    EXPECT_LE(calls, 1 + 2 * (size / 256 + 1));
+    for (const PathId& root : {kRoot, other}) {
+      ASSERT_NE(paths.In(root), nullptr);
+      EXPECT_EQ(paths.In(root)->At(int32_t(size)), PromptPath(root, tokens).At(int32_t(size)));
+    }
+    EXPECT_EQ(paths.In(PathId{{9}}), nullptr);
+  }
+  PromptPaths none({}, {});
+  EXPECT_TRUE(none.Extend(1)) << "a tier that names no prompts";
+}
+
 TEST(PromptPath, PiecesMakeTheSamePath) {
   for (const size_t count : {size_t{0}, size_t{63}, size_t{64}, size_t{1000}}) {
     const auto tokens = Tokens(1, count);

@@ -47,6 +47,27 @@ bool PromptPath::Extend(size_t blocks) {
   return grid_.size() > all;
 }
 
+PromptPaths::PromptPaths(std::span<const PathId> roots, std::span<const TokenId> tokens)
+    : tokens_(tokens) {
+  for (const PathId& root : roots) {
+    if (In(root) == nullptr) paths_.emplace_back(root, tokens, PromptPath::InPieces());
+  }
+}
+
+bool PromptPaths::Extend(size_t blocks) {
+  for (PromptPath& path : paths_) {
+    if (path.Extend(0)) continue;
+    return path.Extend(blocks) && &path == &paths_.back();
+  }
+  return true;
+}
+
+const PromptPath* PromptPaths::In(const PathId& root) const {
+  const auto path = std::find_if(paths_.begin(), paths_.end(),
+                                 [&](const PromptPath& one) { return one.grid(0) == root; });
+  return path == paths_.end() ? nullptr : &*path;
+}
+
 PathId PromptPath::At(int32_t position) const {
   CHECK(position >= 0 && position <= size());
   const int32_t block = position / kBlockTokens;

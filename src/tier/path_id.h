@@ -51,6 +51,26 @@ class PromptPath {
   std::vector<PathId> grid_;
 };
 
+// The paths of one prompt in the namespaces by which tiers name it; equal ones are one. The tokens
+// must outlive it.
+class PromptPaths {
+ public:
+  // Nothing of them at first.
+  PromptPaths(std::span<const PathId> roots, std::span<const TokenId> tokens);
+  // Computes up to `blocks` more. True: all are there.
+  bool Extend(size_t blocks);
+  // All that Extend would have to compute at first.
+  size_t blocks() const { return paths_.size() * (tokens_.size() / size_t{kBlockTokens}); }
+
+  std::span<const TokenId> tokens() const { return tokens_; }
+  // Null: it is none of them. REQUIRES: all are there.
+  const PromptPath* In(const PathId& root) const;
+
+ private:
+  std::span<const TokenId> tokens_;
+  std::vector<PromptPath> paths_;
+};
+
 }  // namespace reprise
 
 template <>

@@ -184,6 +184,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   if (Status taken = kind_->TakeState(record, entry); !taken.ok()) {
     return {Kind::kRefused, {}, std::move(taken)};
   }
+  loads_->Withdraw(record);
   Adopt(lease.seat_, path, match.usable);
   NoteSubject(record, match);
   if (!record.idle) Raise(record, path, entry);

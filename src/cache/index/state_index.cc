@@ -375,7 +375,7 @@ void StateIndex::Release(uint32_t seat, uint64_t id) {
   const RadixTree::Cursor cursor = record.cursor;
   const bool started = record.started;
   if (started) lease_bytes_ -= record.bytes;
-  if (record.asked != 0) loads_->Withdraw(record.asked);
+  loads_->Withdraw(record);
   tenants_.Leave(record.owner);
   flights_.Remove(seat);
   if (started) tree_.Unref(cursor.node);

@@ -104,6 +104,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   // What calls have looked at so far: tests count it.
   uint64_t record_looks() const { return records_.looks(); }
   uint64_t tenant_steps() const { return tenants_.steps(); }
+  uint64_t path_blocks() const;
   std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max,
                                  std::span<const TokenId> prompt) const;
   std::string Dump() const;

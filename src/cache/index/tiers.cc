@@ -24,6 +24,8 @@ size_t StateIndex::transfers() const { return spills_->size() + loads_->size(); 
 
 size_t StateIndex::moves_under_way() const { return transfers() + loads_->question_count(); }
 
+uint64_t StateIndex::path_blocks() const { return loads_->path_blocks(); }
+
 bool StateIndex::wishes() const { return spills_->wishes(); }
 
 void StateIndex::WishAll() { spills_->WishAll(); }
@@ -46,7 +48,7 @@ void StateIndex::Hear(const Tier::News& news) {
   }
   if (!news.lost.empty()) Settle();
   for (const uint64_t question : news.answered) loads_->Answer(question);
-  if (!news.answered.empty()) Settle();
+  if (loads_->TakeAnswers()) Settle();
 }
 
 // One that has not begun does not begin; of another the tier hears.

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "cache/index/index_fixture.h"
 
@@ -20,8 +21,18 @@ class ToldTier : public Tier {
  public:
   std::string_view name() const override { return "told"; }
   void Open(const StateMemory&, DeviceMemory&) override {}
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override {
+  void AddRoots(const NamespaceKey&, std::vector<PathId>* added) const override {
+    for (uint8_t i = 1; i <= roots; ++i) added->emplace_back().bytes[0] = i;
+  }
+  void Find(const NamespaceKey& key, const PromptPaths& paths, const Found& found) override {
+    const std::span<const TokenId> prompt = paths.tokens();
     ++finds;
+    whole = whole && paths.In({{9}}) == nullptr;
+    for (uint8_t i = 1; i <= roots; ++i) {
+      const PromptPath right({{i}}, prompt);
+      const PromptPath* path = paths.In({{i}});
+      whole = whole && path != nullptr && path->At(path->size()) == right.At(right.size());
+    }
     TierRecordId parent;
     int32_t above = 0;
     for (const int32_t position : kept) {
@@ -43,6 +54,8 @@ class ToldTier : public Tier {
   void Reset(const NamespaceKey*) override {}
   News Poll(When) override { return {}; }
 
+  uint8_t roots = 0;    // namespaces by which it names prompts,
+  bool whole = true;    // and it was given all of every path
   bool others = false;  // read it, too
   bool asks = false;    // and write to it
   uint64_t questions = 0;
@@ -86,6 +99,12 @@ class TiersTest : public testing::TestWithParam<std::tuple<bool, int, bool>> {
                         .lost = {},
                         .answered = {}});
     EXPECT_EQ(client_.index.CheckInvariants().message(), "");
+  }
+  void AwaitAnswers() {
+    do {
+      std::this_thread::yield();
+      client_.index.Hear({});
+    } while (client_.index.moves_under_way() > 0);
   }
   // The prompt is computed and stored, and spilled as far as idle time does it.
   void StoreAndSpill() {
@@ -217,6 +236,65 @@ TEST_P(TiersTest, RecordsAreNotWalkedAgainAndAgain) {
   again.resize(again.size() + 10);
   EXPECT_EQ(client_.Run(again).used_tokens, (kTurns - 1) * kTurnTokens);
   EXPECT_LE(client_.index.record_looks() - loaded, 100u) << "all of it is in memory";
+}
+
+// The ids of 20,000 tokens take half a millisecond for each name of a namespace. Beside those that
+// run another thread computes them, but for a few in a step.
+TEST_P(TiersTest, PathsOfLongPromptsAreComputedBesideThoseThatRun) {
+  tier_.roots = 2;
+  tier_.kept_prompt = RandomTokens(3, 20'000);
+  tier_.kept = {19'000};
+  const auto blocks = [&] { return client_.index.path_blocks(); };
+  {
+    const Lease alone = client_.Acquire(RandomTokens(4, 20'000));
+    EXPECT_EQ(tier_.finds, 1u) << "nobody else waits";
+  }
+  Lease runs = client_.Acquire(prompt_);
+  ASSERT_TRUE(client_.index.Start(runs).ready());
+  EXPECT_EQ(tier_.finds, 2u);
+  EXPECT_EQ(blocks(), 0u);
+
+  client_.index.Hear({});  // a step begins
+  const Lease brief = client_.Acquire(RandomTokens(5, 500));
+  EXPECT_EQ(tier_.finds, 3u);
+  EXPECT_EQ(blocks(), 14u);
+  const Lease another = client_.Acquire(RandomTokens(6, 500));
+  EXPECT_EQ(tier_.finds, 3u) << "more than a step has time for";
+  AwaitAnswers();
+  EXPECT_EQ(tier_.finds, 4u);
+
+  Lease lengthy = client_.Acquire(tier_.kept_prompt);
+  EXPECT_EQ(tier_.finds, 4u);
+  EXPECT_TRUE(client_.index.FindAwaited(lengthy));
+  EXPECT_EQ(client_.index.moves_under_way(), 1u);
+  AwaitAnswers();
+  EXPECT_EQ(tier_.finds, 5u);
+  EXPECT_EQ(client_.index.stats().records, 1u);
+  EXPECT_EQ(blocks(), 14u);
+
+  { const Lease leaves = client_.Acquire(RandomTokens(7, 200'000)); }
+  EXPECT_EQ(client_.index.moves_under_way(), 0u);
+  client_.index.Hear({});
+  EXPECT_EQ(tier_.finds, 5u);
+  EXPECT_TRUE(tier_.whole);
+}
+
+// One thread has the paths of all prompts: long ones let others pass.
+TEST_P(TiersTest, APathDoesNotWaitForAllOfTheLongOnesBeforeIt) {
+  tier_.roots = 1;
+  Lease runs = client_.Acquire(prompt_);
+  ASSERT_TRUE(client_.index.Start(runs).ready());
+  bool passed = false;
+  for (uint64_t i = 0; i < 20 && !passed; ++i) {  // once is enough: the thread may be fast
+    const Lease lengthy = client_.Acquire(RandomTokens(10 + i, 1'000'000));
+    const Lease brief = client_.Acquire(RandomTokens(50 + i, 2000));
+    while (client_.index.FindAwaited(lengthy) && client_.index.FindAwaited(brief)) {
+      std::this_thread::yield();
+      client_.index.Hear({});
+    }
+    passed = client_.index.FindAwaited(lengthy).has_value();
+  }
+  EXPECT_TRUE(passed);
 }
 
 // State that a tier has as well is cheaper to lose, so it goes before older state that it lacks.

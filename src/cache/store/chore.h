@@ -17,6 +17,8 @@ namespace reprise {
 //     chore->End();
 //   });
 //
+// A long one may let others have the thread between two pieces: if (chore->Pause()) post it again.
+//
 // Thread safety: all methods from any thread.
 class Chore {
  public:
@@ -27,6 +29,11 @@ class Chore {
   }
   bool off() const { return state_ == State::kStops; }
   void End() { state_ = State::kDone; }
+  // It waits once more, to begin again. False: it was called off, and is to end.
+  bool Pause() {
+    State runs = State::kRuns;
+    return state_.compare_exchange_strong(runs, State::kWaits);
+  }
 
   // It has ended, or will never begin.
   bool done() const { return state_ == State::kDone; }

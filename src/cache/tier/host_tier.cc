@@ -62,9 +62,13 @@ size_t HostTier::SlotsOf(const RecordFacts& facts) const {
 
 // Where a model has recurrent state, the index knows all that is here unless it has forgotten some;
 // else others may begin in the middle of a record, too.
-void HostTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) {
-  if (shape_.state_bytes > 0 && !strangers_) return;
-  known_.Tell(catalog_, PromptPath(RootOf(key), prompt), shape_, found);
+void HostTier::AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const {
+  if (shape_.state_bytes == 0 || strangers_) roots->push_back(RootOf(key));
+}
+
+void HostTier::Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) {
+  const PromptPath* path = prompt.In(RootOf(key));
+  if (path != nullptr) known_.Tell(catalog_, *path, shape_, found);
 }
 
 void HostTier::Begin(const Move& move) {

@@ -61,7 +61,8 @@ class HostTier : public Tier {
     memory_ = memory;
     device_ = &device;
   }
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const override;
+  void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) override;
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;

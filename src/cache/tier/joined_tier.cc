@@ -25,9 +25,12 @@ void JoinedTier::Open(const StateMemory& memory, DeviceMemory& device) {
   for (const auto& tier : tiers_) tier->Open(memory, device);
 }
 
+void JoinedTier::AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const {
+  for (const auto& tier : tiers_) tier->AddRoots(key, roots);
+}
+
 // The index knows a record by its place: it gives the second one the id of the first.
-void JoinedTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
-                      const Found& found) {
+void JoinedTier::Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) {
   for (size_t i = 0; i < kBoth; ++i) {
     tiers_[i]->Find(key, prompt, [&](const FoundRecord& record) {
       const TierRecordId id = found(record);

@@ -36,7 +36,8 @@ class JoinedTier : public Tier {
   bool rounds() const override { return tiers_[0]->rounds() || tiers_[1]->rounds(); }
   bool Continues(TierRecordId record) const override;
   void Open(const StateMemory& memory, DeviceMemory& device) override;
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const override;
+  void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) override;
   uint64_t Ask(const NamespaceKey& key, std::span<const TokenId> prompt) override;
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;

@@ -30,11 +30,15 @@ void RecordTier::Open(const StateMemory& memory, DeviceMemory& device) {
   parts_ = std::make_unique<PartPool>(std::move(*lane), part_bytes);
 }
 
-void RecordTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
-                      const Found& found) {
+void RecordTier::AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const {
+  for (const PathId& root : RootsOf(key)) roots->push_back(root);
+}
+
+void RecordTier::Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) {
   // What both keys have is known as that of the current one.
   for (const PathId& root : RootsOf(key)) {
-    known_.Tell(store_->catalog(), PromptPath(root, prompt), shape_, found);
+    const PromptPath* path = prompt.In(root);
+    if (path != nullptr) known_.Tell(store_->catalog(), *path, shape_, found);
   }
   const auto model = store_->NamespaceBefore(DigestOf(key), "");
   if (model) models_before_.insert(*model);

@@ -47,7 +47,8 @@ class RecordTier : public Tier {
   bool shared() const override { return store_->home().shared(); }
   bool rounds() const override { return packing_.rounded(); }
   void Open(const StateMemory& memory, DeviceMemory& device) override;
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void AddRoots(const NamespaceKey& key, std::vector<PathId>* roots) const override;
+  void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) override;
   uint64_t Ask(const NamespaceKey& key, std::span<const TokenId> prompt) override {
     return store_->Look(RootsOf(key), prompt);
   }

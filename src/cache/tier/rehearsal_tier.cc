@@ -18,8 +18,8 @@ void RehearsalTier::Open(const StateMemory& memory, DeviceMemory& device) {
   device_ = &device;
 }
 
-void RehearsalTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
-                         const Found& found) {
+void RehearsalTier::Find(const NamespaceKey& key, const PromptPaths& paths, const Found& found) {
+  const std::span<const TokenId> prompt = paths.tokens();
   for (auto one = earlier_.begin(); one != earlier_.end();) {  // parents have smaller ids
     Kept& kept = one->second;
     const bool along = kept.key == key && kept.tokens.size() <= prompt.size() &&

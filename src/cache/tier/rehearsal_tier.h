@@ -47,7 +47,7 @@ class RehearsalTier : public Tier {
 
   std::string_view name() const override { return "rehearsal"; }
   void Open(const StateMemory& memory, DeviceMemory& device) override;
-  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) override;
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;

@@ -13,6 +13,7 @@
 #include "device/memory.h"
 #include "state/batch.h"
 #include "state/ids.h"
+#include "tier/path_id.h"
 
 namespace reprise {
 
@@ -105,10 +106,11 @@ class Tier {
 
   // A prompt has come: calls `found` for what the tier has along it, parents first, be it of this
   // life or an earlier one. That returns the id by which the record is known from then on; an
-  // invalid one: it is not wanted.
+  // invalid one: it is not wanted. What the tier needs of the prompt's paths is computed before,
+  // beside the steps: those in the namespaces that AddRoots names.
   using Found = std::function<TierRecordId(const FoundRecord&)>;
-  virtual void Find(const NamespaceKey& key, std::span<const TokenId> prompt,
-                    const Found& found) = 0;
+  virtual void AddRoots(const NamespaceKey&, std::vector<PathId>* /*roots*/) const {}
+  virtual void Find(const NamespaceKey& key, const PromptPaths& prompt, const Found& found) = 0;
 
   // Where others write to the tier, too, it must ask what there is along a prompt. Returns the id
   // of the question, which is among those answered in the news before long, whatever happens: Find

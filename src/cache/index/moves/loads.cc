@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kLoadsMax = 8;        // at a time
 constexpr int32_t kLoadsPerLease = 2;  // what was loaded may be evicted before its request starts
 constexpr int32_t kLoadTokensMin = 32;
+constexpr size_t kPieceBlocks = 16;              // of a path, 15 to 30 us
+constexpr size_t kTurnBlocks = 256;              // until the thread turns to the next prompt
+constexpr size_t kBlocksPerStep = kPieceBlocks;  // on the thread of those that run
 
 // The first block of the grid that is needed to go on from the position.
 int32_t FirstBlock(const Kv* kv, int32_t position) {
@@ -31,32 +34,83 @@ void StateIndex::Loads::SeekBelow(uint32_t seat) {
   if (index_.tier_ == nullptr || record.sought || !record.read) return;
   if (record.limit() - index_.Match(record).usable < kLoadTokensMin) return;
   record.sought = true;
+  Question question{.seat = seat, .paths = BeginPaths(record)};
   // Idle work does not wait for an answer.
   if (!record.idle) {
     const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
-    record.asked = index_.tier_->Ask(index_.KeyOfRoot(record.root), prompt);
+    question.of_tier = index_.tier_->Ask(index_.KeyOfRoot(record.root), prompt);
   }
-  if (record.asked != 0) {
-    questions_[record.asked] = seat;
+  if (question.open()) {
+    record.asked = ++asked_;
+    questions_[record.asked] = std::move(question);
   } else {
-    AddFound(record);
+    AddFound(record, question.paths->paths);
   }
   index_.Settle();
 }
 
-void StateIndex::Loads::Answer(uint64_t question) {
-  const auto asked = questions_.find(question);
-  if (asked == questions_.end()) return;  // its lease has ended
-  LeaseRecord& record = index_.flights_[asked->second];
-  questions_.erase(asked);
-  record.asked = 0;
-  if (!record.started) AddFound(record);
+// They are computed here where nobody runs who would wait, or where they are few.
+std::shared_ptr<StateIndex::Loads::Paths> StateIndex::Loads::BeginPaths(const LeaseRecord& record) {
+  std::vector<PathId> roots;
+  index_.tier_->AddRoots(index_.KeyOfRoot(record.root), &roots);
+  const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+  auto paths = std::make_shared<Paths>(PromptPaths(roots, prompt));
+  const size_t blocks = paths->paths.blocks();
+  if (index_.lease_bytes_ > 0 && !record.idle) {
+    if (blocks > blocks_left_) {
+      ComputeBeside(paths);
+      return paths;
+    }
+    blocks_left_ -= blocks;
+    path_blocks_ += blocks;
+  }
+  while (!paths->paths.Extend(kPieceBlocks)) continue;
+  paths->chore.End();
+  return paths;
+}
+
+// Prompts take turns: a short one does not wait for all of the long ones before it.
+void StateIndex::Loads::ComputeBeside(std::shared_ptr<Paths> paths) {
+  hasher_.Post([this, paths = std::move(paths)] {
+    if (!paths->chore.Begin()) return;
+    bool whole = false;
+    for (size_t i = 0; i < kTurnBlocks && !whole && !paths->chore.off(); i += kPieceBlocks) {
+      whole = paths->paths.Extend(kPieceBlocks);
+    }
+    if (!whole && paths->chore.Pause()) return ComputeBeside(paths);
+    paths->chore.End();
+  });
+}
+
+void StateIndex::Loads::Answer(uint64_t of_tier) {
+  for (auto& [id, question] : questions_) {
+    if (question.of_tier == of_tier) question.of_tier = 0;
+  }
+}
+
+bool StateIndex::Loads::TakeAnswers() {
+  blocks_left_ = kBlocksPerStep;
+  return std::erase_if(questions_, [&](const auto& one) {
+           const Question& question = one.second;
+           if (question.open()) return false;
+           LeaseRecord& record = index_.flights_[question.seat];
+           record.asked = 0;
+           AddFound(record, question.paths->paths);
+           return true;
+         }) > 0;
+}
+
+void StateIndex::Loads::Withdraw(LeaseRecord& record) {
+  const auto question = questions_.find(std::exchange(record.asked, 0));
+  if (question == questions_.end()) return;
+  question->second.paths->chore.CallOff(hasher_);
+  questions_.erase(question);
 }
 
 // What a tier has along the prompt becomes known. Records come parents first, so each one is
 // inserted behind the one before it: no token is compared twice.
-void StateIndex::Loads::AddFound(const LeaseRecord& record) {
-  const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+void StateIndex::Loads::AddFound(const LeaseRecord& record, const PromptPaths& paths) {
+  const auto prompt = paths.tokens();
   RadixTree::Cursor at{record.root, 0};
   index_.tree_.Ref(at.node);
   const auto move_to = [&](RadixTree::Cursor to) {
@@ -64,7 +118,7 @@ void StateIndex::Loads::AddFound(const LeaseRecord& record) {
     index_.tree_.Unref(at.node);
     at = to;
   };
-  index_.tier_->Find(index_.KeyOfRoot(record.root), prompt, [&](const FoundRecord& found) {
+  index_.tier_->Find(index_.KeyOfRoot(record.root), paths, [&](const FoundRecord& found) {
     if (found.position < 1 || found.position > record.prompt_tokens || found.first_block < 0 ||
         !index_.MakeRoomForNodes()) {
       return TierRecordId();
