@@ -61,6 +61,8 @@ MUTANTS = [
      "if (blocks > blocks_left_) {", "if (blocks > 100'000) {", CACHE),
     ("paths_one_after_the_other", "src/cache/index/moves/loads.cc",
      "size_t kTurnBlocks = 256;", "size_t kTurnBlocks = 1'000'000;", CACHE),
+    ("schemas_once_have_all", "src/api/constrain/constraints.cc",
+     "!entry->again && bytes_once", "false && bytes_once", API),
     ("choices_not_described", "src/cli/flags.cc",
      "parser_->choices[option] = rule.one_of;", "parser_->choices[option] = {};", CLI),
     ("requests_in_manual_pages", "src/cli/help/manual_page.cc",

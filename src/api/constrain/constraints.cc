@@ -24,6 +24,7 @@ constexpr int kSchemaDepthMax = 256;
 constexpr size_t kBytesPerStep = 64;             // that a grammar may take, of what its steps make
 constexpr size_t kBytesLeast = size_t{1} << 20;  // and without any
 constexpr size_t kChoicesMax = 4096;
+constexpr size_t kOncePart = 4;  // of the bytes that are kept: for what was asked for once
 
 RuleId AddRegexRule(Grammar* grammar, RegexId regex) {
   const RuleId rule = grammar->AddRule();
@@ -251,6 +252,7 @@ std::shared_ptr<grammar::Language> Constraints::Find(const Key& key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
+  found->second->again = true;
   return found->second->language;
 }
 
@@ -291,17 +293,26 @@ void Constraints::Keep(const Key& key, const std::string& share,
                        std::shared_ptr<grammar::Language> language) {
   std::list<Entry> dropped;  // freed without the lock: large ones take long, and others look here
   const std::lock_guard lock(mutex_);
-  if (by_key_.contains(key)) return;
+  if (const auto known = by_key_.find(key); known != by_key_.end()) {
+    known->second->again = true;  // two requests have compiled it
+    return;
+  }
   entries_.push_front({key, share, std::move(language)});
   by_key_.emplace(key, entries_.begin());
-  size_t bytes = 0;
+  size_t bytes = 0, bytes_once = 0;
   size_t count = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    bytes += entry->language->bytes();
-    if (++count > 1 && (count > limits_.languages || bytes > limits_.bytes)) {
+    const size_t takes = entry->language->bytes();
+    const bool over = bytes + takes > limits_.bytes ||
+                      (!entry->again && bytes_once + takes > limits_.bytes / kOncePart);
+    if (entry != entries_.begin() && (over || count == limits_.languages)) {
       by_key_.erase(entry->key);
       dropped.splice(dropped.end(), entries_, entry);
+    } else {
+      ++count;
+      bytes += takes;
+      if (!entry->again) bytes_once += takes;
     }
     entry = next;
   }
