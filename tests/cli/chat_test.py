@@ -101,14 +101,34 @@ class Screen:
         return "\n".join("".join(row).rstrip() for row in self.rows)
 
 
+def run_below_a_shell(path, arguments, environment):
+    """Runs a program as a shell with job control does: in a group of its own, which may stop. Says what the terminal is then."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpgrp())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execve(path, arguments, environment)
+    while True:
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            os._exit(os.waitstatus_to_exitcode(status))
+        cooked = termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO) == termios.ICANON | termios.ECHO
+        os.write(1, b"(stopped, %s)\r\n" % (b"cooked" if cooked else b"raw"))
+        os.killpg(child, signal.SIGCONT)
+
+
 class Terminal:
-    def __init__(self, *options, columns=80, rows=24, state=None, environment=(), model=TINY):
+    def __init__(self, *options, columns=80, rows=24, state=None, environment=(), model=TINY, shell=False):
         self.state = state or tempfile.mkdtemp()
+        self.sent = []
         environment = {**os.environ, "TERM": "xterm-256color", "XDG_STATE_HOME": self.state, **dict(environment)}
         environment.pop("NO_COLOR", None)
         self.pid, self.file = pty.fork()
         if self.pid == 0:
-            os.execve(REPRISE, [REPRISE, "run", "-m", str(model), "--seed", "1", "--device", "cpu", *options], environment)
+            start = run_below_a_shell if shell else os.execve
+            start(REPRISE, [REPRISE, "run", "-m", str(model), "--seed", "1", "--device", "cpu", *options], environment)
         self.screen, self.raw, self.ended, self.part = Screen(columns), b"", False, b""
         self.resize(columns, rows)
         self.wait_for("ends.\n> ")
@@ -167,6 +187,7 @@ class Terminal:
 
     def send(self, text):
         """A message or a command, and all that comes until the next prompt."""
+        self.sent.append(text.split(" ")[0])
         before = len(self.screen.rows)
         self.write(text)
         if text:
@@ -225,6 +246,40 @@ class Editor(unittest.TestCase):
             t.write("\x04")
             self.assertEqual(t.end(), 0)
 
+    def test_every_sequence_of_every_key(self):
+        """Terminals differ in what they send for a key: all of what the program takes for one, as its source lists it."""
+        source = (ROOT / "src/cli/line/key_reader.cc").read_text()
+        keys = [("\x1b" + bytes(text, "ascii").decode("unicode_escape"), kind)
+                for text, kind in re.findall(r'\{"((?:[^"\\]|\\.)+)", Kind::k(\w+)\}', source)]
+        for cases, kind in re.findall(r"((?:    case .+:\n)+)      return Kind::k(\w+);", source):
+            for code in re.findall(r"case (.+):", cases):
+                keys.append((chr(int(code)) if code.isdigit() else bytes(code.strip("'"), "ascii").decode("unicode_escape"), kind))
+        self.assertGreater(len(keys), 45)
+        # Behind the key an X is typed where the cursor is then: at first amid the second word of the second row.
+        shows = {"Up": "aaaa bbXbb cccc\ndddd eeee ffff\ngggg hhhh iiii", "Down": "aaaa bbbb cccc\ndddd eeee ffff\ngggg hhXhh iiii"}
+        for kind, row in {"Left": "dddd eXeee ffff", "Right": "dddd eeeXe ffff", "Home": "Xdddd eeee ffff", "End": "dddd eeee ffffX",
+                          "WordLeft": "dddd Xeeee ffff", "WordRight": "dddd eeeeX ffff", "Backspace": "dddd eXee ffff",
+                          "Delete": "dddd eeXe ffff", "EndOfInput": "dddd eeXe ffff", "CutWord": "dddd Xee ffff",
+                          "CutNextWord": "dddd eeX ffff", "CutToStart": "Xee ffff", "CutToEnd": "dddd eeX", "Newline": "dddd ee\nXee ffff",
+                          "Redraw": "dddd eeXee ffff"}.items():
+            shows[kind] = f"aaaa bbbb cccc\n{row}\ngggg hhhh iiii"
+        shows["Interrupt"] = "X"  # another line
+        shows["Suspend"] = shows["Redraw"]
+        seen = set()
+        with Terminal(shell=True) as t:
+            for key, kind in keys:
+                if kind in ("Enter", "Yank"):  # Enter is in every test; what was cut must be known
+                    continue
+                seen.add(kind)
+                t.write("aaaa bbbb cccc\ndddd eeee ffff\ngggg hhhh iiii" + UP + LEFT * 7)
+                t.type(key + "X", shows[kind])
+                t.type("\x03", "")
+                if kind == "Suspend":
+                    self.assertIn("(stopped, cooked)", t.screen.text())
+            t.type("cut this\x17\x19\x19", "cut thisthis")
+            t.type("\x03\t\x1b[Zx", "    x")                        # a tabulator; what is behind it is not known
+        self.assertEqual(seen, set(shows))
+
     def test_utf8_and_wide_characters(self):
         with Terminal(columns=20) as t:
             t.type("h\u00e4 \u4e16\u754c", "h\u00e4 \u4e16\u754c")
@@ -277,14 +332,19 @@ class Editor(unittest.TestCase):
             t.type("k", "abcdefghij\nabcdefghij\nabcdefghij\nk")
             t.resize(60)
             t.type("l", "abcdefghij" * 3 + "kl")
+            t.type("\x15" + "\u4e16" * 14, "\u4e16" * 14)
+            t.resize(13)
+            t.type("\u754c", "\u4e16" * 5 + "\n" + "\u4e16" * 5 + "\n" + "\u4e16" * 4 + "\u754c")
 
 
 class Commands(unittest.TestCase):
     def test_every_command(self):
         with tempfile.TemporaryDirectory() as folder, Terminal("-n", "30", columns=250) as t:
             shown = t.send("/help")
-            for command in "help bye clear regenerate edit system set save load stats cache".split():
-                self.assertIn("/" + command, shown)
+            commands = set(re.findall(r'\{"(/\w+)", "', (ROOT / "src/cli/chat/chat.cc").read_text()))
+            self.assertGreater(len(commands), 12)
+            for command in commands - {"/quit", "/exit", "/reset"}:  # other names
+                self.assertIn(command, shown)
             self.assertIn("no reply yet", t.send("/stats"))
             self.assertIn("there is no command /image", t.send("/image cat.png"))
             self.assertIn("(none)", t.send("/system"))
@@ -321,8 +381,19 @@ class Commands(unittest.TestCase):
             self.assertIn("no setting 'heat'", t.send("/set heat 1"))
             t.send("/set max_tokens 2")
             self.assertIn("2 tokens at", self.after(t, "Hi") + t.send("/stats"))
+            t.send("/system -")
+            self.assertIn("(none)", self.after(t, "/system"))
+            t.send("/reset")
+            self.assertIn("there is no message", self.after(t, "/regenerate"))
+            t.send("/edit A message.")
+            self.assertIn("there is no message", t.screen.text())
             t.write("/bye\r")
             self.assertEqual(t.end(), 0)
+        for end in ["/quit", "/exit"]:
+            with Terminal("--no-history") as other:
+                other.write(end + "\r")
+                self.assertEqual(other.end(), 0)
+        self.assertEqual(commands - set(t.sent) - {"/bye", "/quit", "/exit"}, set())
 
     def after(self, t, message):
         before = t.screen.text()
