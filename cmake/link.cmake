@@ -9,8 +9,24 @@ set_property(CACHE REPRISE_LINK PROPERTY STRINGS system portable static)
 if(NOT REPRISE_LINK MATCHES "^(system|portable|static)$")
   message(FATAL_ERROR "REPRISE_LINK is '${REPRISE_LINK}': choose system, portable or static")
 endif()
-if(NOT REPRISE_LINK STREQUAL "system")
-  set_property(TARGET fmt::fmt APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+if(REPRISE_LINK STREQUAL "system")
+  set(REPRISE_FMT fmt::fmt)
+else()
+  # Debian has no archive of it. Its headers contain its functions: one file compiles them, and all others are compiled as for
+  # `system`, so that a compiler cache has them already.
+  set(source ${PROJECT_BINARY_DIR}/gen/fmt.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include <fmt/format-inl.h>
+template fmt::detail::thousands_sep_result<char> fmt::detail::thousands_sep_impl<char>(fmt::detail::locale_ref);
+template char fmt::detail::decimal_point_impl(fmt::detail::locale_ref);
+template fmt::detail::dragonbox::decimal_fp<float> fmt::detail::dragonbox::to_decimal(float) noexcept;
+template fmt::detail::dragonbox::decimal_fp<double> fmt::detail::dragonbox::to_decimal(double) noexcept;
+")
+  set(REPRISE_FMT reprise_fmt)
+  add_library(reprise_fmt STATIC ${source})
+  foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
+    set_property(TARGET reprise_fmt PROPERTY ${property} $<TARGET_PROPERTY:fmt::fmt,INTERFACE_${property}>)
+    set_property(TARGET reprise_fmt PROPERTY INTERFACE_${property} $<TARGET_PROPERTY:fmt::fmt,INTERFACE_${property}>)
+  endforeach()
   add_link_options(LINKER:--as-needed)
 endif()
 if(REPRISE_LINK STREQUAL "static")
