@@ -17,11 +17,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ROOT / "build/packages/roots"
 DEBIANS, UBUNTUS = ["bookworm", "trixie"], ["noble"]
-# Archives to make the systems of. Debian: by default the one that debootstrap knows.
+# Archives to make the systems of; by default those that debootstrap knows.
 MIRRORS = {"debian": os.environ.get("DEBIAN_MIRROR"), "ubuntu": os.environ.get("UBUNTU_MIRROR")}
 SCRIPTS = pathlib.Path("/usr/share/debootstrap/scripts")
 KEYRING = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")  # of the package ubuntu-keyring
-FIRST_TOKEN_SECONDS = 10
+FIRST_TOKEN_SECONDS = 10  # of work: a machine that does other things takes longer
 
 
 def run(*command, **options):
@@ -69,6 +69,7 @@ def copy_with_package(root, package, copy):
 def boot(copy):
     """Boots it until the check has switched it off; what the check said."""
     subprocess.run(["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "--console=pipe", "-D", copy, "--boot"],
+                   env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},  # control groups as these systems have them by themselves
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600, check=False)
     log = copy / "root/log"
     return log.read_text() if log.exists() else "the system did not boot"
@@ -80,7 +81,7 @@ def check(suite, package):
     said = boot(copy)
     print(f"== {suite}\n{said}", end="", flush=True)
     facts = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
-    good = said.endswith("all right\n") and float(facts["seconds to the first token"]) < FIRST_TOKEN_SECONDS
+    good = said.endswith("all right\n") and float(facts["processor seconds to the first token"]) < FIRST_TOKEN_SECONDS
     shutil.rmtree(copy)
     return good
 
@@ -89,8 +90,8 @@ def main():
     package, suites = pathlib.Path(sys.argv[1]), sys.argv[2:] or DEBIANS + UBUNTUS
     bad = []
     for suite in suites:
-        if suite in UBUNTUS and not (KEYRING.exists() and MIRRORS["ubuntu"]):
-            print(f"== {suite}: not checked: it needs {KEYRING} (package ubuntu-keyring) and UBUNTU_MIRROR")
+        if suite in UBUNTUS and not KEYRING.exists():
+            print(f"== {suite}: not checked: it needs {KEYRING} (package ubuntu-keyring)")
             continue
         if not check(suite, package):
             bad.append(suite)

@@ -21,7 +21,11 @@ ask() {
 
 chat() { ask /v1/chat/completions '{"messages": [{"role": "user", "content": "Tell me a story about a cat."}], "max_tokens": 24, "stream": true}'; }
 
+# Processor time of process $1, or, with fields 16 and 17, of its children that ended; seconds.
+spent() { cut -d ' ' -f "$2" "/proc/$1/stat" | perl -lane "printf '%.2f', (\$F[0] + \$F[1]) / $(getconf CLK_TCK)"; }
+
 files >/root/before
+before=$(spent $$ 16,17)
 begin=$(date +%s.%N)
 apt-get install -y -qq --no-install-recommends /root/package.deb >/root/apt.log 2>&1
 installed=$(date +%s.%N)
@@ -30,14 +34,18 @@ for _ in $(seq 200); do
   sleep 0.05
 done
 end=$(date +%s.%N)
+after=$(spent $$ 16,17)
+show() { systemctl show reprise -p "$1" --value; } # times are microseconds since the boot
 echo "seconds to install: $(perl -e "printf '%.1f', $installed - $begin")"
+echo "seconds of them that the service started: $(perl -e "printf '%.1f', ($(show ActiveEnterTimestampMonotonic) - $(show InactiveExitTimestampMonotonic)) / 1e6")"
 echo "seconds to the first token: $(perl -e "printf '%.1f', $end - $begin")"
+pid=$(show MainPID)
+echo "processor seconds to the first token: $(perl -e "printf '%.1f', $after - $before + $(spent "$pid" 14,15)")"
 
 package=$(dpkg-deb -f /root/package.deb Package)
 echo "version: $(reprise --version | head -n 1)"
 test "$(systemctl is-active reprise)" = active
 test "$(systemctl is-enabled reprise)" = enabled
-pid=$(systemctl show -p MainPID --value reprise)
 user=$(stat -c %u "/proc/$pid")
 test "$user" -ge 61184 # a user that exists while the service runs
 echo "user: $user"

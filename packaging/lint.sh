@@ -1,5 +1,6 @@
 #!/bin/sh
-# Holds what is shipped to the tools of its trade: images and manifests to their schemas, packages to lintian, the unit to systemd.
+# Holds what is shipped to the tools of its trade: images and manifests to their schemas, packages to lintian, the unit to
+# systemd, manual pages to mandoc, completions to their shells.
 # usage: lint.sh [PACKAGE.deb...]
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,6 +29,14 @@ for package in "$@"; do
   # 20 is an exposure of 2.0 in tenths.
   systemd-analyze security --offline=true --threshold=20 "$unit" >"$unpacked/said" || { cat "$unpacked/said"; exit 1; }
   tail -n 1 "$unpacked/said"
+  share=$unpacked/usr/share
+  gunzip "$share"/man/man1/*.gz
+  (cd "$share/man/man1" && mandoc -T lint ./*.1)   # there it finds the pages that they name
+  bash --norc -c 'source "$1" && complete -p reprise' - "$share/bash-completion/completions/reprise" >/dev/null
+  # shellcheck disable=SC2016
+  zsh -f -c 'fpath=($1 $fpath); autoload -Uz compinit && compinit -D -u && [[ -n $_comps[reprise] ]] && autoload +X _reprise' - \
+    "$share/zsh/vendor-completions"
+  fish --no-config -c "source $share/fish/vendor_completions.d/reprise.fish; complete -C 'reprise ser'" | grep -q '^serve'
   rm -rf "$unpacked"
   echo "$(basename "$package"): no complaints"
 done

@@ -18,7 +18,7 @@ case "${1:-build}" in
     ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
   deb) packages="$packages debhelper dpkg-dev" ;;
-  packages) packages="$packages $venv debhelper dpkg-dev lintian debootstrap systemd systemd-container" ;;
+  packages) packages="$packages $venv debhelper dpkg-dev lintian debootstrap ubuntu-keyring systemd systemd-container mandoc zsh fish" ;;
   *) echo "usage: setup.sh build|cuda|test|fuzz|deb|packages" >&2; exit 2 ;;
 esac
 
