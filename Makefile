@@ -25,7 +25,7 @@ help:
 	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
 	@echo "make deb [DEVICE=cuda]        a Debian package in build/packages: reprise, or reprise-cuda"
 	@echo "make tarball                  a program that needs the C library alone, with its files, in build/packages"
-	@echo "make packages-check           lint packages and manifests, install in clean systems, ask for a chat, remove (root)"
+	@echo "make packages-check           lint packages and manifests, install in clean systems, ask for a chat, remove; run the tarball (root)"
 	@echo "make clean                    remove build/"
 
 setup:
@@ -150,10 +150,10 @@ tarball:
 	@packaging/tarball.sh build/static
 
 # SUITES: bookworm trixie noble, or some of them
-packages-check: deb
+packages-check: deb tarball
 	@tools/setup.sh packages
 	@packaging/lint.sh build/packages/*.deb
-	@packaging/check.py build/packages/reprise_*.deb $(SUITES)
+	@packaging/check.py build/packages/reprise_*.deb build/packages/reprise-*.tar.gz $(SUITES)
 
 clean:
 	rm -rf build

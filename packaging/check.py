@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs a package in clean systems as people do, and proves what docs/install.md says of it. Needs root.
 
-usage: check.py PACKAGE.deb [SUITE...]      suites: bookworm, trixie, noble (default: all that can be had)
+usage: check.py PACKAGE.deb TARBALL.tar.gz [SUITE...]      suites: bookworm, trixie, noble (default: all that can be had)
 
 A system is a debootstrap root that systemd-nspawn boots without a network; what the package depends on was downloaded before. In it,
-packaging/check_inside.sh installs the package, asks the service for a chat, removes and purges the package. Roots are kept under
-build/packages/roots.
+packaging/check_inside.sh installs the package, asks the service for a chat, removes and purges the package. The program of the tarball runs in
+the system as it was. Roots are kept under build/packages/roots.
 """
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ROOT / "build/packages/roots"
@@ -86,14 +87,25 @@ def check(suite, package):
     return good
 
 
+def check_tarball(suite, tarball):
+    """A system that has nothing but itself, and may not be written to: the program answers where it was unpacked."""
+    with tempfile.TemporaryDirectory() as folder:
+        run("tar", "-C", folder, "--strip-components=1", "-xzf", tarball)
+        said = run("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "--pipe", "--read-only",
+                   f"--bind-ro={folder}:/opt", "-D", make_root(suite),
+                   "/opt/bin/reprise", "run", "--seed", "1", "-n", "8", "-p", "Tell me a story.")
+    print(f"== {suite}, from {tarball.name}: {said.strip()}", flush=True)
+    return len(said.split()) > 3
+
+
 def main():
-    package, suites = pathlib.Path(sys.argv[1]), sys.argv[2:] or DEBIANS + UBUNTUS
+    package, tarball, suites = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:] or DEBIANS + UBUNTUS
     bad = []
     for suite in suites:
         if suite in UBUNTUS and not KEYRING.exists():
             print(f"== {suite}: not checked: it needs {KEYRING} (package ubuntu-keyring)")
             continue
-        if not check(suite, package):
+        if not (check(suite, package) and check_tarball(suite, tarball)):
             bad.append(suite)
     print(f"wrong: {', '.join(bad)}" if bad else "packages are as promised")
     return bool(bad)
