@@ -32,6 +32,10 @@ sed -e "s|@PACKAGE@|$package|; s|@ARCHITECTURE@|$architecture|; s|@MAINTAINER@|$
     -e "s|@RELATIONS@|$relations|; s|@SUMMARY@|$summary|; s|@DETAILS@|$details|" \
     "$root/packaging/deb/control.in" >"$stage/debian/control"
 cp "$root/packaging/deb/copyright" "$stage/debian/"
+cat >"$stage/debian/$package.lintian-overrides" <<END
+# Ubuntu has these libraries under other names; docs/adr/0013-packages.md says why they are linked in.
+$package: embedded-library lib*
+END
 cat >"$stage/debian/changelog" <<END
 reprise ($version-1) unstable; urgency=medium
 
