@@ -12,9 +12,9 @@
 #include "base/status.h"
 #include "cache/state_cache.h"
 #include "engine/draft/speculate.h"
+#include "engine/placed_pictures.h"
 #include "model/config/text_vectors.h"
 #include "model/snapkv/keep_list.h"
-#include "model/vision/seen_picture.h"
 #include "sample/sampler.h"
 #include "sample/token_constraint.h"
 #include "state/ids.h"
@@ -22,12 +22,6 @@
 namespace reprise {
 
 class Adapter;
-
-// A picture in a prompt: the tokens from `begin` on are its tokens.
-struct PlacedPicture {
-  int32_t begin = 0;
-  std::shared_ptr<const SeenPicture> picture;
-};
 
 // What a caller asks of the engine: tokens in, tokens out. Text, templates and JSON stay outside.
 struct GenerateRequest {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "text/subword/byte_alphabet.h"
+#include "text/template/test_messages.h"
 #include "text/vocab/gguf.h"
 
 namespace reprise {

@@ -160,9 +160,9 @@ TEST_F(PicturesTest, LogitsAndReplyAreThoseOfTransformers) {
     const std::string name = "picture_" + std::to_string(prompt.pictures.size()) + ".png";
     const auto png = MappedFile::Open(folder + name);
     ASSERT_TRUE(png.ok());
-    const auto seen = SeePicture(
-        model_->tower()->card(),
-        {reinterpret_cast<const char*>(png->bytes().data()), png->bytes().size()});
+    const auto seen =
+        SeePicture(model_->tower()->card(),
+                   {reinterpret_cast<const char*>(png->bytes().data()), png->bytes().size()});
     ASSERT_TRUE(seen.ok());
     prompt.Show(*seen);
     i += size_t((*seen)->tokens());
@@ -377,6 +377,39 @@ TEST_F(PicturesTest, PicturesAreNoWords) {
   request = RequestOf(prompt, 1, nullptr);
   request.pictures[0].begin += 1;
   EXPECT_FALSE(fixture.engine().Check(request).ok());
+}
+
+// Each picture comes into the place that a template wrote for it, and boundaries move along.
+TEST(PlacePictures, EachInItsPlaceOrNone) {
+  constexpr TokenId kPlace = 7;
+  std::vector<std::shared_ptr<const SeenPicture>> pictures;
+  for (const TokenId first : {-100, -50}) {
+    auto one = std::make_shared<SeenPicture>();
+    one->rows = 1, one->columns = 3, one->first = first;
+    pictures.push_back(one);
+  }
+  const std::vector<TokenId> written = {1, kPlace, 2, kPlace, 3};
+  const std::vector<Boundary> before = {{0}, {1}, {2}, {4}, {5}};
+  std::vector<TokenId> prompt = written;
+  std::vector<Boundary> boundaries = before;
+  std::vector<PlacedPicture> placed;
+  ASSERT_TRUE(PlacePictures(pictures, kPlace, &prompt, &boundaries, &placed).ok());
+  EXPECT_EQ(prompt, (std::vector<TokenId>{1, -100, -99, -98, 2, -50, -49, -48, 3}));
+  EXPECT_TRUE(CheckPictures(prompt, placed).ok());
+  std::vector<int32_t> positions;
+  for (const Boundary& one : boundaries) positions.push_back(one.position);
+  EXPECT_EQ(positions, (std::vector<int32_t>{0, 1, 4, 8, 9}));
+  // Too few of them, or too many: nothing is done, and nothing of the prompt is lost.
+  pictures.push_back(pictures[0]);
+  for (const size_t count : {size_t{3}, size_t{1}}) {
+    std::vector<TokenId> same = written;
+    boundaries = before, placed.clear();
+    const auto some = std::span(pictures).first(count);
+    const Status refused = PlacePictures(some, kPlace, &same, &boundaries, &placed);
+    EXPECT_NE(refused.message().find("no place for pictures"), std::string::npos) << count;
+    EXPECT_EQ(same, written);
+    EXPECT_TRUE(placed.empty());
+  }
 }
 
 }  // namespace

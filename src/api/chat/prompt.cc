@@ -8,6 +8,7 @@
 #include "api/body.h"
 #include "api/chat/placed_turns.h"
 #include "base/json_writer.h"
+#include "engine/placed_pictures.h"
 #include "picture/decode.h"
 #include "text/chat_prompt.h"
 
@@ -229,36 +230,14 @@ size_t SystemTurns(const std::vector<ChatTurn>& turns) {
   return count;
 }
 
-// Puts the tokens of the pictures in the places that the template has for them, and moves the
-// boundaries behind them.
-Status PlacePictures(const ServedModel& model, const std::vector<ChatTurn>& turns, Prompt* prompt) {
+Status PlaceAll(const ServedModel& model, const std::vector<ChatTurn>& turns, Prompt* prompt) {
   std::vector<std::shared_ptr<const SeenPicture>> pictures;
   for (const ChatTurn& turn : turns) {
     for (const TurnPicture& one : turn.pictures) pictures.push_back(one.picture);
   }
   if (pictures.empty() || prompt->tokens_too_many > 0) return OkStatus();
-  std::vector<TokenId> ids;
-  auto boundary = prompt->boundaries.begin();
-  size_t next = 0;
-  for (size_t at = 0; at <= prompt->ids.size(); ++at) {
-    for (; boundary != prompt->boundaries.end() && size_t(boundary->position) == at; ++boundary) {
-      boundary->position = static_cast<int32_t>(ids.size());
-    }
-    if (at == prompt->ids.size()) break;
-    if (prompt->ids[at] != model.picture_token) {
-      ids.push_back(prompt->ids[at]);
-      continue;
-    }
-    if (next == pictures.size()) break;
-    const std::shared_ptr<const SeenPicture>& picture = pictures[next++];
-    prompt->pictures.push_back({static_cast<int32_t>(ids.size()), picture});
-    for (int32_t i = 0; i < picture->tokens(); ++i) ids.push_back(picture->first + i);
-  }
-  if (next != pictures.size() || boundary != prompt->boundaries.end()) {
-    return InvalidArgument("the model's chat template has no place for pictures in these messages");
-  }
-  prompt->ids = std::move(ids);
-  return OkStatus();
+  return PlacePictures(pictures, model.picture_token, &prompt->ids, &prompt->boundaries,
+                       &prompt->pictures);
 }
 
 // Decodes the pictures of the job, on its account.
@@ -359,7 +338,7 @@ Result<Prompt> RenderChat(const ServedModel& model, ChatJob* with_pictures, Acco
   }
   prompt.ids = std::move(encoded.ids);
   prompt.text = std::move(chat.text);
-  REPRISE_TRY(PlacePictures(model, turns, &prompt));
+  REPRISE_TRY(PlaceAll(model, turns, &prompt));
   return prompt;
 }
 
@@ -389,7 +368,7 @@ Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, con
   prompt.ids = std::move(encoded.ids);
   prompt.ids.resize(static_cast<size_t>(encoded.boundaries.front().position));
   prompt.text = chat.text.substr(0, known);
-  REPRISE_TRY(PlacePictures(model, turns, &prompt));
+  REPRISE_TRY(PlaceAll(model, turns, &prompt));
   return prompt;
 }
 

@@ -90,25 +90,4 @@ void Sight::Forget(int32_t position) {
   }
 }
 
-Status CheckPictures(std::span<const TokenId> prompt, std::span<const PlacedPicture> pictures) {
-  const auto wrong = [] {
-    return InvalidArgument("the prompt's pictures are not in their places");
-  };
-  size_t of_pictures = 0;
-  int32_t behind = 0;
-  for (const PlacedPicture& one : pictures) {
-    const int32_t count = one.picture->tokens();
-    if (one.begin < behind || count > static_cast<int64_t>(prompt.size()) - one.begin) {
-      return wrong();
-    }
-    for (int32_t i = 0; i < count; ++i) {
-      if (prompt[static_cast<size_t>(one.begin + i)] != one.picture->first + i) return wrong();
-    }
-    behind = one.begin + count;
-    of_pictures += static_cast<size_t>(count);
-  }
-  const auto below = std::count_if(prompt.begin(), prompt.end(), IsVirtual);
-  return static_cast<size_t>(below) == of_pictures ? OkStatus() : wrong();
-}
-
 }  // namespace reprise

@@ -64,7 +64,4 @@ class Sight {
   std::vector<Seen> seen_;  // ascending
 };
 
-// Whether the tokens below 0 of a prompt are those of its pictures, each in its place.
-Status CheckPictures(std::span<const TokenId> prompt, std::span<const PlacedPicture> pictures);
-
 }  // namespace reprise

@@ -168,19 +168,4 @@ std::tm LocalTime() {
   return local;
 }
 
-JsonDocument MakeMessages(const std::vector<ChatMessage>& messages) {
-  std::string json = "[";
-  for (const ChatMessage& message : messages) {
-    json += json.size() == 1 ? "{\"role\":" : ",{\"role\":";
-    AppendJsonString(message.role, &json);
-    json += ",\"content\":";
-    AppendJsonString(message.content, &json);
-    json += '}';
-  }
-  json += ']';
-  Result<JsonDocument> document = JsonDocument::Parse(json);
-  CHECK(document.ok());
-  return std::move(*document);
-}
-
 }  // namespace reprise

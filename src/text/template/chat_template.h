@@ -112,11 +112,4 @@ class ChatTemplate {
   std::unique_ptr<const State> state_;
 };
 
-// A plain conversation as the JSON that ChatInput takes.
-struct ChatMessage {
-  std::string role;
-  std::string content;
-};
-JsonDocument MakeMessages(const std::vector<ChatMessage>& messages);
-
 }  // namespace reprise

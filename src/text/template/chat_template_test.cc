@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 
+#include "text/template/test_messages.h"
 #include "text/test_assets.h"
 
 namespace reprise {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <random>
 
+#include "text/template/test_messages.h"
 #include "text/test_assets.h"
 
 namespace reprise {
