@@ -12,7 +12,9 @@
 #include "cli/bundled_model.h"
 #include "cli/terminal.h"
 #include "kernels/make_backend.h"
+#include "model/config/reader.h"
 #include "model/load.h"
+#include "model/vision/tower.h"
 #include "model/weight_mix.h"
 
 namespace reprise::cli {
@@ -196,6 +198,25 @@ bool LoadedModel::takes_mtp() const {
     return options_.mtp == ModelOptions::Mtp::kAlways;
   }
   return !context_.backend->chooses();
+}
+
+Result<TokenId> LoadedModel::FindPictureToken(const Tokenizer& tokenizer) const {
+  const VisionTower* tower = model().tower();
+  if (tower == nullptr) return -1;
+  const std::string name(tower->card().token);
+  int64_t token = tokenizer.FindToken(name);
+  if (checkpoint().format() == CheckpointFormat::kHuggingFace) {
+    ConfigReader config(checkpoint());
+    const bool index = config.Has({"image_token_index", ""});
+    token =
+        config.Int({index ? "image_token_index" : "image_token_id", ""}, {0, card_.vocab_size - 1});
+    REPRISE_TRY(config.status());
+  }
+  if (token < 0) {
+    return InvalidArgument("the vocabulary has no " + name +
+                           ", which stands for pictures; --ignore-images leaves the tower out");
+  }
+  return static_cast<TokenId>(token);
 }
 
 Status LoadedModel::Read() {

@@ -15,7 +15,9 @@
 #include "model/config/generation_defaults.h"
 #include "model/model.h"
 #include "sample/sampler.h"
+#include "state/ids.h"
 #include "tensor/dtype.h"
+#include "text/tokenizer.h"
 #include "weights/checkpoint.h"
 
 namespace reprise::cli {
@@ -74,6 +76,9 @@ class LoadedModel {
   const ModelCard& card() const { return card_; }
   // What adapters need to know of it.
   const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
+  // The token that stands for a picture in prompts; -1: the model sees none. Fails if the
+  // vocabulary has no such token. REQUIRES: awake.
+  Result<TokenId> FindPictureToken(const Tokenizer& tokenizer) const;
   // Sequences at the same time: `wanted`, or, if it is 0, as many as suit its device.
   int Parallel(int wanted) const;
   Backend& backend() { return *context_.backend; }  // of the first device

@@ -4,6 +4,7 @@ usage: chat_test.py REPRISE SOURCE_ROOT
 
 A small terminal (rows, cursor, the sequences that the program writes) shows what a person would see.
 """
+import base64
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ import unittest
 REPRISE = sys.argv.pop(1) if len(sys.argv) > 1 else "reprise"
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".")
 TINY = ROOT / "models/reprise-tiny-q8_0.gguf"
+SEES = ROOT / "tests/vision/qwen3_5"
 PATIENCE = 60  # seconds; only a failure takes so long
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 HOME, END, DELETE, BACKSPACE = "\x1b[H", "\x1b[F", "\x1b[3~", "\x7f"
@@ -346,7 +348,7 @@ class Commands(unittest.TestCase):
             for command in commands - {"/quit", "/exit", "/reset"}:  # other names
                 self.assertIn(command, shown)
             self.assertIn("no reply yet", t.send("/stats"))
-            self.assertIn("there is no command /image", t.send("/image cat.png"))
+            self.assertIn("this model sees no pictures", t.send(f"/image {TINY}"))
             self.assertIn("(none)", t.send("/system"))
             t.send("/system You tell stories.")
             first = self.reply(t, "Tell me about a dog.")
@@ -405,6 +407,49 @@ class Commands(unittest.TestCase):
         rows = t.screen.text().rstrip("> \n").split("\n")
         begin = max(i for i, row in enumerate(rows) if row.startswith("> "))
         return "\n".join(rows[begin + 1:]).strip()
+
+    def test_pictures(self):
+        """A picture goes with the next message, and stays with it: answered again, changed, saved and loaded."""
+        picture = SEES / "picture_0.png"
+        url = "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()
+        with tempfile.TemporaryDirectory() as folder, Terminal("-n", "4", columns=250, model=SEES) as t:
+            file = pathlib.Path(folder) / "chat.json"
+
+            def saved():
+                t.send(f"/save {file}")
+                return json.loads(file.read_text())["messages"]
+
+            def shown(message):
+                return [part["type"] for part in message["content"]] if isinstance(message["content"], list) else []
+
+            self.assertIn("needs the name of a file", t.send("/image"))
+            self.assertIn("No such file", t.send(f"/image {folder}/none.png"))
+            self.assertIn(f"{file.parent}", t.send(f"/image {file.parent}"))
+            self.assertRegex(self.after(t, f"/image {ROOT}/README.md"), "README.md: .*picture")
+            self.assertRegex(self.after(t, f"/image {picture}"), r"picture_0.png: \d+ tokens, with the next message")
+            t.send("What is this?")
+            first = saved()
+            self.assertEqual(first[0]["content"], [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is this?"}])
+            t.send("And now?")
+            self.assertIn("reused", t.send("/stats"))
+            self.assertEqual([shown(m) for m in saved()[::2]], [["image_url", "text"], []])
+            t.send("/clear")
+            self.assertIn("loaded", t.send(f"/load {file}"))
+            self.assertEqual([shown(m) for m in saved()[::2]], [["image_url", "text"], []])
+            t.send("/clear")
+            t.send(f"/image {picture}")
+            t.send(f"/image {picture}")
+            t.send("Two of them.")
+            t.send("/regenerate")
+            t.send("/edit Both of them.")
+            self.assertEqual(saved()[0]["content"][2], {"type": "text", "text": "Both of them."})
+            self.assertEqual(shown(saved()[0]), ["image_url", "image_url", "text"])
+            t.send(f"/image {picture}")
+            t.send("/clear")
+            t.send("None of them.")
+            self.assertEqual(shown(saved()[0]), [])
+            file.write_text(json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}))
+            self.assertIn("no text with pictures", t.send(f"/load {file}"))
 
     def test_blocks_of_quotes_and_backslashes_are_one_message(self):
         with tempfile.TemporaryDirectory() as folder, Terminal("-n", "1") as t:

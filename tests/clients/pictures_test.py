@@ -182,6 +182,20 @@ class Seeing(Pictures):
         self.assertIn("fetches no pictures", refusal({"type": "input_image", "image_url": "https://a.example/b.png"}))
         self.assertIn("no picture", refusal(input_image(b"hello")))
 
+    def test_the_terminal_sees_the_same(self):
+        """`reprise run --image` says what the server says."""
+        with tempfile.NamedTemporaryFile(suffix=".png") as file:
+            file.write(A)
+            file.flush()
+            for images in ([], [file.name], [file.name, file.name]):
+                options = [option for name in images for option in ("--image", name)]
+                done = subprocess.run([PROGRAM, "run", "-m", self.model, "--device", "cpu", "--kv", "f32", "-t", "0", "-n", "8",
+                                       "-p", "What is this?", *options], capture_output=True, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                content = [image(A)] * len(images) + [text("What is this?")]
+                reply = self.ask([{"role": "user", "content": content}], max_tokens=8)["choices"][0]["message"]["content"]
+                self.assertEqual(done.stdout.decode(errors="replace").strip(), reply.strip(), images)
+
     def test_a_gif_is_seen(self):
         answer = self.ask([{"role": "user", "content": [image((CORPUS / "moving.gif").read_bytes(), "gif")]}])
         self.assertGreater(answer["usage"]["prompt_tokens"], 4)

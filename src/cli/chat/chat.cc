@@ -19,6 +19,7 @@ namespace reprise::cli {
 namespace {
 
 constexpr size_t kFileBytesMax = size_t{64} << 20;
+constexpr size_t kPicturesMax = 256;  // of a message
 constexpr size_t kMessageBytesMax = size_t{8} << 20;
 constexpr std::string_view kQuotes = "\"\"\"";
 
@@ -86,6 +87,7 @@ const Chat::Command Chat::kCommands[] = {
     {"/reset", "", "", &Chat::Clear},
     {"/regenerate", "", "answer the last message again, differently", &Chat::Regenerate},
     {"/edit", "[TEXT]", "change the last message, and answer it anew", &Chat::Edit},
+    {"/image", "FILE", "show a picture with the next message", &Chat::Image},
     {"/system", "[TEXT]", "show the system prompt, or set it ('-': none)", &Chat::System},
     {"/set", "[NAME VALUE]", "show the settings, or change one", &Chat::Set},
     {"/save", "FILE", "write the conversation to a file", &Chat::Save},
@@ -162,11 +164,11 @@ Status Chat::Run() {
 }
 
 Status Chat::Talk(const std::string& message) {
-  return Reply(message, session_.options().sampling.seed);
+  return Reply({message, std::exchange(pictures_, {})}, session_.options().sampling.seed);
 }
 
-Status Chat::Reply(const std::string& message, uint64_t seed) {
-  REPRISE_ASSIGN(GenerateRequest request, conversation_.Ask(message));
+Status Chat::Reply(Question question, uint64_t seed) {
+  REPRISE_ASSIGN(GenerateRequest request, conversation_.Ask(std::move(question)));
   const uint64_t usual = std::exchange(session_.options().sampling.seed, seed);
   Result<std::string> reply = std::string();
   if (::isatty(STDOUT_FILENO) == 1) {
@@ -231,6 +233,24 @@ Status Chat::Bye(const std::string&) {
 Status Chat::Clear(const std::string&) {
   conversation_.Clear();
   session_.Prepare({}, false);
+  pictures_.clear();
+  return OkStatus();
+}
+
+Result<int32_t> Chat::AddPicture(const std::string& path) {
+  if (pictures_.size() == kPicturesMax)
+    return InvalidArgument("a message has at most 256 pictures");
+  REPRISE_ASSIGN(std::string file, ReadFile(PathOf(path), kFileBytesMax));
+  auto picture = conversation_.See(std::move(file));
+  if (!picture.ok()) return picture.status().Annotate(path);
+  pictures_.push_back(std::move(*picture));
+  return pictures_.back().seen->tokens();
+}
+
+Status Chat::Image(const std::string& rest) {
+  if (rest.empty()) return InvalidArgument("/image needs the name of a file");
+  REPRISE_ASSIGN(const int32_t tokens, AddPicture(rest));
+  Show(fmt::format("{}: {} tokens, with the next message\n", rest, tokens));
   return OkStatus();
 }
 
@@ -249,25 +269,26 @@ Status Chat::Load(const std::string& rest) {
   REPRISE_ASSIGN(const std::string json, ReadFile(PathOf(rest), kFileBytesMax));
   if (const Status read = conversation_.FromJson(json); !read.ok()) return read.Annotate(rest);
   auto next = conversation_.NextTurn();
-  session_.Prepare(next.ok() ? std::move(*next) : std::vector<TokenId>(), editor_ == nullptr);
+  session_.Prepare(next.ok() ? std::move(*next) : GenerateRequest(), editor_ == nullptr);
   Show("loaded " + rest + "\n");
   return OkStatus();
 }
 
 Status Chat::Regenerate(const std::string&) {
-  const auto question = conversation_.Unask();
+  auto question = conversation_.Unask();
   if (!question) return InvalidArgument("there is no message to answer again");
-  return Reply(*question, session_.options().sampling.seed + ++attempts_);
+  return Reply(std::move(*question), session_.options().sampling.seed + ++attempts_);
 }
 
 // Without a text, a person gets the old one to change; a pipe has nothing to change it with.
 Status Chat::Edit(const std::string& rest) {
   if (rest.empty() && editor_ == nullptr) return InvalidArgument("/edit needs the new message");
-  const auto question = conversation_.Unask();
+  auto question = conversation_.Unask();
   if (!question) return InvalidArgument("there is no message to change");
   attempts_ = 0;
+  pictures_ = std::move(question->pictures);
   if (!rest.empty()) return Talk(rest);
-  draft_ = *question;
+  draft_ = std::move(question->text);
   return OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cli/chat/conversation.h"
@@ -27,8 +28,10 @@ class Chat {
   // the chat goes on, unless it comes from a pipe.
   Status Run();
 
-  // One message and its reply.
+  // One message, with the pictures that were added before it, and its reply.
   Status Talk(const std::string& message);
+  // A picture for the next message, from a file. Returns its tokens.
+  Result<int32_t> AddPicture(const std::string& path);
 
  private:
   struct Command;
@@ -39,12 +42,13 @@ class Chat {
   bool ReadMessage(std::string* message);
   const Command* FindCommand(std::string_view name) const;
   Status Obey(const std::string& line);
-  Status Reply(const std::string& message, uint64_t seed);
+  Status Reply(Question question, uint64_t seed);
   void Show(const std::string& text) const;
 
   Status Help(const std::string& rest);
   Status Bye(const std::string& rest);
   Status Clear(const std::string& rest);
+  Status Image(const std::string& rest);
   Status Save(const std::string& rest);
   Status Load(const std::string& rest);
   Status Regenerate(const std::string& rest);
@@ -59,8 +63,9 @@ class Chat {
   std::unique_ptr<LineEditor> editor_;  // null: no terminal at stdin
   bool stats_;                          // after each reply
   bool over_ = false;
-  uint64_t attempts_ = 0;  // at the last question, besides the first
-  std::string draft_;      // of the next message
+  uint64_t attempts_ = 0;               // at the last question, besides the first
+  std::string draft_;                   // of the next message
+  std::vector<ShownPicture> pictures_;  // that go with it
 };
 
 }  // namespace reprise::cli

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json_writer.h"
+#include "api/pictures/picture_url.h"
+#include "base/coding/base64.h"
+#include "engine/placed_pictures.h"
 
 namespace reprise::cli {
 
@@ -20,8 +22,9 @@ std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& 
   return tokens;
 }
 
-Result<Conversation> Conversation::Create(const ModelText* text, std::string system, bool plain) {
-  Conversation conversation(text, std::move(system));
+Result<Conversation> Conversation::Create(const ModelText* text, std::string system, bool plain,
+                                          Eyes eyes) {
+  Conversation conversation(text, std::move(system), std::move(eyes));
   if (!plain && !text->chat_templates.empty()) {
     auto parsed = ChatTemplate::Parse(text->chat_templates.front().source);
     if (!parsed.ok()) {
@@ -36,15 +39,23 @@ Result<Conversation> Conversation::Create(const ModelText* text, std::string sys
   return conversation;
 }
 
-std::optional<std::string> Conversation::Unask() {
+Result<ShownPicture> Conversation::See(std::string file) const {
+  if (eyes_.token < 0) return InvalidArgument("this model sees no pictures");
+  if (!is_chat()) return InvalidArgument("pictures are for chats, and this is plain text");
+  ShownPicture picture{std::move(file), nullptr};
+  REPRISE_ASSIGN(picture.seen, eyes_.see(picture.file));
+  return picture;
+}
+
+std::optional<Question> Conversation::Unask() {
   if (!is_chat()) {
     if (asked_.empty()) return std::nullopt;
     plain_.resize(asked_at_);
-    return std::exchange(asked_, {});
+    return Question{std::exchange(asked_, {}), {}};
   }
   while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
   if (messages_.empty() || messages_.back().role != "user") return std::nullopt;
-  std::string question = std::move(messages_.back().content);
+  Question question{std::move(messages_.back().content), std::move(messages_.back().pictures)};
   messages_.pop_back();
   return question;
 }
@@ -57,15 +68,72 @@ void Conversation::SetSystem(std::string system) {
   if (!is_chat() && plain_.empty()) plain_ = system_;
 }
 
+// Pictures as templates are shown them, or with their files as a request has them.
+void Conversation::WriteMessages(const std::vector<Message>& messages, bool with_files,
+                                 JsonWriter* json) {
+  json->BeginArray();
+  for (const Message& message : messages) {
+    json->BeginObject().Member("role", message.role).Key("content");
+    if (message.pictures.empty()) {
+      json->String(message.content);
+    } else {
+      json->BeginArray();
+      for (const ShownPicture& picture : message.pictures) {
+        json->BeginObject().Member("type", with_files ? "image_url" : "image");
+        if (with_files) {
+          json->Key("image_url").BeginObject();
+          json->Member("url", api::MakePictureUrl(picture.file)).EndObject();
+        }
+        json->EndObject();
+      }
+      json->BeginObject().Member("type", "text").Member("text", message.content).EndObject();
+      json->EndArray();
+    }
+    json->EndObject();
+  }
+  json->EndArray();
+}
+
 std::string Conversation::ToJson() const {
   std::string text;
   JsonWriter json(&text);
-  json.BeginObject().Key("messages").BeginArray();
-  for (const ChatMessage& message : messages_) {
-    json.BeginObject().Member("role", message.role).Member("content", message.content).EndObject();
-  }
-  json.EndArray().EndObject();
+  json.BeginObject().Key("messages");
+  WriteMessages(messages_, true, &json);
+  json.EndObject();
   return text + "\n";
+}
+
+// As ToJson writes them: a text, or pictures and then a text.
+Result<Conversation::Message> Conversation::ReadMessage(const JsonValue& item) const {
+  constexpr std::string_view kBase64 = ";base64,";
+  const auto wrong = [] { return InvalidArgument("has a message that is no text with pictures"); };
+  const JsonValue *role = item.Find("role"), *content = item.Find("content");
+  if (role == nullptr || !role->is_string() || content == nullptr) return wrong();
+  Message message{std::string(role->as_string()), "", {}};
+  if (content->is_string()) {
+    message.content = content->as_string();
+    return message;
+  }
+  if (!content->is_array() || content->items().empty() || message.role != "user") return wrong();
+  for (const JsonValue& part : content->items()) {
+    const JsonValue *type = part.Find("type"), *text = part.Find("text");
+    const JsonValue* image = part.Find("image_url");
+    if (type == nullptr || !type->is_string()) return wrong();
+    if (&part == &content->items().back()) {
+      if (type->as_string() != "text" || text == nullptr || !text->is_string()) return wrong();
+      message.content = text->as_string();
+      break;
+    }
+    const JsonValue* url = image != nullptr ? image->Find("url") : nullptr;
+    if (type->as_string() != "image_url" || url == nullptr || !url->is_string()) return wrong();
+    const size_t begin = url->as_string().find(kBase64);
+    if (begin == std::string_view::npos) return wrong();
+    auto file = FromBase64(url->as_string().substr(begin + kBase64.size()));
+    if (!file) return wrong();
+    REPRISE_ASSIGN(ShownPicture picture, See(std::move(*file)));
+    message.pictures.push_back(std::move(picture));
+  }
+  return message;
 }
 
 Status Conversation::FromJson(std::string_view text) {
@@ -76,13 +144,9 @@ Status Conversation::FromJson(std::string_view text) {
   if (list == nullptr || !list->is_array() || list->items().size() > kMessagesMax) {
     return InvalidArgument("has no \"messages\", or more than 4096: it is not a saved chat");
   }
-  std::vector<ChatMessage> messages;
+  std::vector<Message> messages;
   for (const JsonValue& item : list->items()) {
-    const JsonValue *role = item.Find("role"), *content = item.Find("content");
-    const bool texts =
-        role != nullptr && role->is_string() && content != nullptr && content->is_string();
-    if (!texts) return InvalidArgument("has a message that is not a text");
-    messages.push_back({std::string(role->as_string()), std::string(content->as_string())});
+    REPRISE_ASSIGN(messages.emplace_back(), ReadMessage(item));
     const std::string& who = messages.back().role;
     const bool first = messages.size() == 1;
     if (who != "user" && who != "assistant" && !(who == "system" && first)) {
@@ -103,24 +167,28 @@ void Conversation::Clear() {
   if (is_chat() && !system_.empty()) messages_.push_back({"system", system_});
 }
 
-Result<GenerateRequest> Conversation::Ask(const std::string& message) {
+Result<GenerateRequest> Conversation::Ask(Question question) {
   if (is_chat()) {
-    messages_.push_back({"user", message});
-    auto request = RenderChat();
+    messages_.push_back({"user", std::move(question.text), std::move(question.pictures)});
+    auto chat = Render(messages_, true);
+    auto request = chat.ok() ? Encode(*chat, messages_) : chat.status();
     if (!request.ok()) messages_.pop_back();
     return request;
   }
   asked_at_ = plain_.size();
-  asked_ = message;
-  plain_ += message;
+  asked_ = std::move(question.text);
+  plain_ += asked_;
   GenerateRequest request;
   REPRISE_TRY(text_->tokenizer->Encode(plain_, {true, false}, &request.prompt));
   return request;
 }
 
-Result<RenderedChat> Conversation::Render(const std::vector<ChatMessage>& messages,
+Result<RenderedChat> Conversation::Render(const std::vector<Message>& messages,
                                           bool opens_reply) const {
-  const JsonDocument document = MakeMessages(messages);
+  std::string text;
+  JsonWriter json(&text);
+  WriteMessages(messages, false, &json);
+  REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(text));
   ChatInput input;
   input.messages = &document.root();
   input.special_tokens = SpecialTokens(*text_->tokenizer);
@@ -128,30 +196,8 @@ Result<RenderedChat> Conversation::Render(const std::vector<ChatMessage>& messag
   return template_->Render(input);
 }
 
-Result<std::vector<TokenId>> Conversation::NextTurn() const {
-  std::vector<TokenId> ids;
-  if (!is_chat() || messages_.empty() || messages_.back().role != "assistant") return ids;
-  // Where two next messages make a difference, the known part ends.
-  std::vector<ChatMessage> messages = messages_;
-  messages.push_back({"user", "?"});
-  REPRISE_ASSIGN(const RenderedChat other, Render(messages, false));
-  messages.back().content = "a";
-  REPRISE_ASSIGN(RenderedChat chat, Render(messages, false));
-  const size_t known = static_cast<size_t>(
-      std::mismatch(chat.text.begin(), chat.text.end(), other.text.begin(), other.text.end())
-          .first -
-      chat.text.begin());
-  if (known == 0) return ids;
-  chat.boundaries = {{messages_.size(), known}};
-  REPRISE_ASSIGN(ChatPrompt prompt, encoder_->Encode(chat));
-  if (prompt.boundaries.empty()) return ids;
-  ids = std::move(prompt.ids);
-  ids.resize(static_cast<size_t>(prompt.boundaries.front().position));
-  return ids;
-}
-
-Result<GenerateRequest> Conversation::RenderChat() const {
-  REPRISE_ASSIGN(const RenderedChat chat, Render(messages_, true));
+Result<GenerateRequest> Conversation::Encode(const RenderedChat& chat,
+                                             const std::vector<Message>& messages) const {
   REPRISE_ASSIGN(ChatPrompt prompt, encoder_->Encode(chat));
   GenerateRequest request;
   request.prompt = std::move(prompt.ids);
@@ -160,7 +206,38 @@ Result<GenerateRequest> Conversation::RenderChat() const {
     request.boundaries.push_back(
         {boundary.position, system ? BoundaryKind::kSystem : BoundaryKind::kMessage});
   }
+  std::vector<std::shared_ptr<const SeenPicture>> pictures;
+  for (const Message& message : messages) {
+    for (const ShownPicture& picture : message.pictures) pictures.push_back(picture.seen);
+  }
+  if (!pictures.empty()) {
+    REPRISE_TRY(PlacePictures(pictures, eyes_.token, &request.prompt, &request.boundaries,
+                              &request.pictures));
+  }
   return request;
+}
+
+Result<GenerateRequest> Conversation::NextTurn() const {
+  GenerateRequest known;
+  if (!is_chat() || messages_.empty() || messages_.back().role != "assistant") return known;
+  // Where two next messages make a difference, the known part ends.
+  std::vector<Message> messages = messages_;
+  messages.push_back({"user", "?"});
+  REPRISE_ASSIGN(const RenderedChat other, Render(messages, false));
+  messages.back().content = "a";
+  REPRISE_ASSIGN(RenderedChat chat, Render(messages, false));
+  const size_t bytes = static_cast<size_t>(
+      std::mismatch(chat.text.begin(), chat.text.end(), other.text.begin(), other.text.end())
+          .first -
+      chat.text.begin());
+  if (bytes == 0) return known;
+  chat.boundaries = {{messages_.size(), bytes}};
+  REPRISE_ASSIGN(GenerateRequest request, Encode(chat, messages));
+  if (request.boundaries.empty()) return known;
+  known.prompt = std::move(request.prompt);
+  known.prompt.resize(static_cast<size_t>(request.boundaries.front().position));
+  known.pictures = std::move(request.pictures);
+  return known;
 }
 
 void Conversation::Reply(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "cli/chat/chat.h"
@@ -14,6 +15,8 @@
 #include "cli/commands.h"
 #include "cli/line/history.h"
 #include "cli/loaded_model.h"
+#include "model/vision/seen_picture.h"
+#include "model/vision/tower.h"
 
 namespace reprise::cli {
 namespace {
@@ -29,6 +32,8 @@ struct Options {
   std::optional<uint64_t> seed;
   bool stats = false;
   bool no_history = false;
+  std::vector<std::string> images;
+  bool ignore_images = false;
 };
 
 void OnInterrupt(int) { interrupts = interrupts + 1; }
@@ -40,12 +45,25 @@ void CatchInterrupts() {
   ::sigaction(SIGINT, &action, nullptr);
 }
 
+// No token where the model, as it was loaded, sees no pictures.
+Result<Eyes> OpenEyes(const LoadedModel& loaded, const Tokenizer& tokenizer) {
+  Eyes eyes;
+  REPRISE_ASSIGN(eyes.token, loaded.FindPictureToken(tokenizer));
+  if (eyes.token < 0) return eyes;
+  eyes.see = [card = loaded.model().tower()->card()](std::string_view file) {
+    return SeePicture(card, file);
+  };
+  return eyes;
+}
+
 Status Run(Options options) {
   SetLogLevel(LogLevel::kWarning);  // the conversation owns the terminal
   SamplingParams& sampling = options.session.sampling;
   sampling.seed = options.seed ? *options.seed : std::random_device()();
   if (options.model.context_tokens == 0) options.model.context_tokens = kContextDefault;
   options.model.mtp = WantsMtp(options.session.speculate);
+  const bool may_see = options.prompt.empty() || !options.images.empty();
+  options.model.tower = may_see && !options.session.plain && !options.ignore_images;
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   REPRISE_TRY(CheckMtp(options.session.speculate, *loaded));
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded->checkpoint()));
@@ -55,10 +73,13 @@ Status Run(Options options) {
   options.session.model = options.model;
   REPRISE_ASSIGN(const std::unique_ptr<Session> session,
                  Session::Create(loaded.get(), options.session));
+  REPRISE_ASSIGN(Eyes eyes, OpenEyes(*loaded, *session->text().tokenizer));
   REPRISE_ASSIGN(Conversation conversation,
-                 Conversation::Create(&session->text(), options.system, options.session.plain));
+                 Conversation::Create(&session->text(), options.system, options.session.plain,
+                                      std::move(eyes)));
   CatchInterrupts();
   Chat chat(session.get(), &conversation, options.no_history ? "" : HistoryPath(), options.stats);
+  for (const std::string& image : options.images) REPRISE_TRY(chat.AddPicture(image).status());
   return options.prompt.empty() ? chat.Run() : chat.Talk(options.prompt);
 }
 
@@ -71,6 +92,12 @@ void DefineRun(Flags* flags) {
   flags->SetHeading("Conversation");
   flags->Add("-p,--prompt", &options->prompt, "answer this and exit");
   flags->Add("-s,--system", &options->system, "system prompt");
+  flags->Add("--image", &options->images,
+             "a picture with the first message: PNG, JPEG, WebP or GIF; repeat it for several");
+  flags->Add("--ignore-images", &options->ignore_images,
+             "leave out what sees pictures, and its memory");
+  flags->Add("--mmproj", &options->model.mmproj,
+             "GGUF file of what sees pictures (default: the one beside a GGUF model)");
   flags->Add("-n,--max-tokens", &options->session.max_tokens,
              "maximum reply tokens (default: what the context leaves)", {.min = 0, .max = 1 << 20});
   flags->Add("-c,--context", &options->model.context_tokens,

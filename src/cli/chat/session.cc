@@ -174,14 +174,12 @@ void Session::Note(const Completion& completion, int64_t new_tokens) {
   statistics_ += fmt::format("; {} of {} drafts right]", drafts.accepted, drafts.run);
 }
 
-void Session::Prepare(std::vector<TokenId> tokens, bool wait) {
-  history_ = std::move(tokens);
+void Session::Prepare(GenerateRequest known, bool wait) {
+  history_ = known.prompt;
   if (history_.empty()) return;
-  GenerateRequest request;
-  request.prompt = history_;
-  request.adapter = adapter_;
-  request.idle = true;
-  const auto stream = engine_->Submit(std::move(request));
+  known.adapter = adapter_;
+  known.idle = true;
+  const auto stream = engine_->Submit(std::move(known));
   // Too long, or refused: the next turn computes it then.
   if (stream.ok() && wait) (*stream)->WaitForAll();
 }

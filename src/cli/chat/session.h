@@ -50,9 +50,9 @@ class Session {
   // `prompt_text` decides whether the reply begins with reasoning.
   Result<std::string> Answer(GenerateRequest request, ReplyReader* reader);
 
-  // The next prompt will begin with `tokens`: computes them while the user thinks, or, with `wait`,
-  // now.
-  void Prepare(std::vector<TokenId> tokens, bool wait);
+  // The next prompt will begin with that of `known`: computes it while the user thinks, or, with
+  // `wait`, now.
+  void Prepare(GenerateRequest known, bool wait);
 
   // What was reused, and what is stored.
   std::string DescribeCache();
@@ -84,7 +84,7 @@ class Session {
   ModelText text_;
   OutputFormat format_;  // how the model writes its reasoning
   ModelExecutor executor_;
-  AdapterPtr adapter_;  // null: none
+  AdapterPtr adapter_;                 // null: none
   std::unique_ptr<DraftModel> draft_;  // null: none
   SteadyClock clock_;
   std::vector<TokenId> history_;  // what the next prompt begins with

@@ -11,7 +11,6 @@
 #include "cli/hub/named_model.h"
 #include "cli/lora/lora.h"
 #include "cli/serve/state_tiers.h"
-#include "model/config/reader.h"
 #include "model/vision/tower.h"
 #include "weights/memory.h"
 
@@ -177,21 +176,7 @@ Status ModelStack::LoadText() {
 Status ModelStack::OpenEyes() {
   const VisionTower* tower = loaded_->model().tower();
   if (tower == nullptr) return OkStatus();
-  const std::string name(tower->card().token);
-  int64_t token = text_.tokenizer().FindToken(name);
-  if (loaded_->checkpoint().format() == CheckpointFormat::kHuggingFace) {
-    ConfigReader config(loaded_->checkpoint());
-    const bool index = config.Has({"image_token_index", ""});
-    token = config.Int({index ? "image_token_index" : "image_token_id", ""},
-                       {0, loaded_->card().vocab_size - 1});
-    REPRISE_TRY(config.status());
-  }
-  if (token < 0) {
-    return InvalidArgument("the vocabulary has no " + name +
-                           ", which stands for pictures; --ignore-images serves the model without "
-                           "its tower");
-  }
-  served_.picture_token = static_cast<int32_t>(token);
+  REPRISE_ASSIGN(served_.picture_token, loaded_->FindPictureToken(text_.tokenizer()));
   served_.see = [card = tower->card()](std::string_view file, const PictureLimits& limits) {
     return SeePicture(card, file, limits);
   };
