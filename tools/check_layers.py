@@ -34,7 +34,7 @@ ALLOWED = {  # module: modules it may include (itself is implied)
 # Only these files of a module may be included from outside it.
 PUBLIC = {
     "cache": {"state_cache.h", "stats.h", "announce/block_event.h", "tier/tier.h", "tier/rehearsal_tier.h", "tier/record_tier.h", "tier/joined_tier.h"},
-    "engine": {"adapters/adapter_shelf.h", "engine.h", "placed_pictures.h", "request.h", "stats.h"},
+    "engine": {"adapters/adapter_shelf.h", "engine.h", "request.h", "sight/placed_pictures.h", "stats.h"},
 }
 # What turns places in a device's memory into addresses: only for those who compute with them.
 RAW = {"device/raw.h", "kernels/raw_rows.h"}

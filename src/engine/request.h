@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "cache/state_cache.h"
 #include "engine/draft/speculate.h"
-#include "engine/placed_pictures.h"
+#include "engine/sight/placed_pictures.h"
 #include "model/config/text_vectors.h"
 #include "model/snapkv/keep_list.h"
 #include "sample/sampler.h"

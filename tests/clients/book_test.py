@@ -60,6 +60,8 @@ class Book(unittest.TestCase):
         for name in ("model.gguf", "qwen3.gguf", "MODEL", "Qwen3-Embedding-0.6B.gguf", "models/qwen3-8b-q4_k_m.gguf",
                      "path/to/Qwen3.5-9B"):
             (cls.home / name).symlink_to(harness.TINY)
+        (cls.home / "gemma-3-4b-it").symlink_to(harness.ROOT / "tests/vision/gemma3")
+        (cls.home / "cat.png").symlink_to(harness.ROOT / "tests/vision/qwen3_5/picture_0.png")
         for name, content in (("A.json", "red"), ("B.json", "blue")):
             (cls.home / name).write_text('{"messages": [{"role": "user", "content": "A %s ball."}]}' % content)
         cls.hub = hub_server.HubServer(None)

@@ -92,6 +92,20 @@ class Pictures(unittest.TestCase):
     def refusal(self, content, status=400):
         return self.ask([{"role": "user", "content": content}], status=status)["error"]["message"]
 
+    def check_terminal(self):
+        """`reprise run --image` says what the server says."""
+        with tempfile.NamedTemporaryFile(suffix=".png") as file:
+            file.write(A)
+            file.flush()
+            for images in ([], [file.name], [file.name, file.name]):
+                options = [option for name in images for option in ("--image", name)]
+                done = subprocess.run([PROGRAM, "run", "-m", self.model, "--device", "cpu", "--kv", "f32", "-t", "0", "-n", "8",
+                                       "-p", "What is this?", *options], capture_output=True, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                content = [image(A)] * len(images) + [text("What is this?")]
+                reply = self.ask([{"role": "user", "content": content}], max_tokens=8)["choices"][0]["message"]["content"]
+                self.assertEqual(done.stdout.decode(errors="replace").strip(), reply.strip(), images)
+
 
 class Seeing(Pictures):
     def test_the_second_turn_computes_neither_picture(self):
@@ -183,18 +197,7 @@ class Seeing(Pictures):
         self.assertIn("no picture", refusal(input_image(b"hello")))
 
     def test_the_terminal_sees_the_same(self):
-        """`reprise run --image` says what the server says."""
-        with tempfile.NamedTemporaryFile(suffix=".png") as file:
-            file.write(A)
-            file.flush()
-            for images in ([], [file.name], [file.name, file.name]):
-                options = [option for name in images for option in ("--image", name)]
-                done = subprocess.run([PROGRAM, "run", "-m", self.model, "--device", "cpu", "--kv", "f32", "-t", "0", "-n", "8",
-                                       "-p", "What is this?", *options], capture_output=True, timeout=120)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                content = [image(A)] * len(images) + [text("What is this?")]
-                reply = self.ask([{"role": "user", "content": content}], max_tokens=8)["choices"][0]["message"]["content"]
-                self.assertEqual(done.stdout.decode(errors="replace").strip(), reply.strip(), images)
+        self.check_terminal()
 
     def test_a_gif_is_seen(self):
         answer = self.ask([{"role": "user", "content": [image((CORPUS / "moving.gif").read_bytes(), "gif")]}])
@@ -296,6 +299,9 @@ class Gemma(Pictures):
     def test_text_is_no_picture(self):
         answer = self.ask([{"role": "user", "content": [text("<start_of_image><image_soft_token>"), image(A)]}])
         self.assertGreater(answer["usage"]["prompt_tokens"], 34 + 22)
+
+    def test_the_terminal_sees_the_same(self):
+        self.check_terminal()
 
     def test_snapkv_is_refused(self):
         said = self.ask([{"role": "user", "content": [image(A), text("x" * 300)]}], status=400, snapkv={"budget": 20})

@@ -8,7 +8,7 @@
 #include "api/body.h"
 #include "api/chat/placed_turns.h"
 #include "base/json_writer.h"
-#include "engine/placed_pictures.h"
+#include "engine/sight/placed_pictures.h"
 #include "picture/decode.h"
 #include "text/chat_prompt.h"
 

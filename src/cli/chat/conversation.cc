@@ -7,9 +7,35 @@
 
 #include "api/pictures/picture_url.h"
 #include "base/coding/base64.h"
-#include "engine/placed_pictures.h"
+#include "engine/sight/placed_pictures.h"
 
 namespace reprise::cli {
+namespace {
+
+// What Transformers' processors put around a picture's tokens in the place that a template leaves
+// for it: the template writes it here, so that it becomes tokens together with the text beside it.
+struct PicturePlace {
+  std::string_view written;  // by the template, as a literal
+  std::string_view whole;
+  std::string_view own;  // a token of it; templates that write it themselves are left alone
+};
+constexpr PicturePlace kPicturePlaces[] = {
+    {"'<start_of_image>'", R"('\n\n<start_of_image><image_soft_token><end_of_image>\n\n')",
+     "<image_soft_token>"},
+    {"'<|image|>'", "'<|image><|image|><image|>'", "<image|>"}};
+
+}  // namespace
+
+std::string WithPicturePlaces(std::string source, const Tokenizer& tokenizer) {
+  for (const PicturePlace& place : kPicturePlaces) {
+    if (tokenizer.FindToken(place.own) < 0 || source.find(place.own) != source.npos) continue;
+    for (size_t at = 0; (at = source.find(place.written, at)) != source.npos;) {
+      source.replace(at, place.written.size(), place.whole);
+      at += place.whole.size();
+    }
+  }
+  return source;
+}
 
 std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& tokenizer) {
   std::vector<std::pair<std::string, std::string>> tokens;
@@ -26,7 +52,8 @@ Result<Conversation> Conversation::Create(const ModelText* text, std::string sys
                                           Eyes eyes) {
   Conversation conversation(text, std::move(system), std::move(eyes));
   if (!plain && !text->chat_templates.empty()) {
-    auto parsed = ChatTemplate::Parse(text->chat_templates.front().source);
+    auto parsed = ChatTemplate::Parse(
+        WithPicturePlaces(text->chat_templates.front().source, *text->tokenizer));
     if (!parsed.ok()) {
       return parsed.status().Annotate(
           "the model's chat template cannot be used (--plain goes on "

@@ -23,6 +23,9 @@ namespace reprise::cli {
 // The names and texts of special tokens that templates ask for.
 std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& tokenizer);
 
+// A chat template that writes all that stands for a picture, not only what marks its place.
+std::string WithPicturePlaces(std::string source, const Tokenizer& tokenizer);
+
 // How the model sees pictures.
 struct Eyes {
   TokenId token = -1;  // that stands for one in prompts; -1: it sees none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/placed_pictures.h"
+#include "engine/sight/placed_pictures.h"
 
 #include <algorithm>
 #include <utility>
