@@ -261,7 +261,7 @@ class Events(unittest.TestCase):
 
     def test_what_is_told_is_what_is_there(self):
         """Conversations that branch, in a cache that is too small for them; then it is emptied."""
-        self.start("--cache-mib", "24", "--context", "2048")
+        self.start("--cache-mib", "30", "--context", "2048")
         if DYNAMO:
             self.indexer = Indexer()
             self.indexer.register(self.events, self.replay)
