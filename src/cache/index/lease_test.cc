@@ -3,11 +3,45 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cache/index/index_fixture.h"
 
 namespace reprise {
 namespace {
+
+// A long request needs room for its tokens. What it goes on from is the last to make it, though it
+// is worth the least of all.
+TEST(Start, DoesNotEvictWhatItGoesOnFrom) {
+  for (const auto [kv, recurrent] :
+       {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(kv, 0, recurrent);
+    options.cache.budget_bytes = size_t{3} << 20;
+    options.cache.snapshot_gap = 16;
+    IndexClient client(std::move(options));
+    constexpr uint64_t kPrompts = 64;
+    for (uint64_t i = 0; i < kPrompts; ++i) client.Run(RandomTokens(i, 128));
+    uint64_t oldest = 0;  // that is still there
+    const auto more = [&] {
+      std::vector<TokenId> tokens = RandomTokens(oldest, 128);
+      const std::vector<TokenId> tail = RandomTokens(1000, 100'000);
+      tokens.insert(tokens.end(), tail.begin(), tail.end());
+      return tokens;
+    };
+    while (oldest < kPrompts && client.Reusable(more()) == 0) ++oldest;
+    ASSERT_GT(oldest, 0u) << "all of them fit";
+    ASSERT_LT(oldest, kPrompts);
+    const int32_t reusable = client.Reusable(more());
+    const uint64_t evicted = client.index.stats().entries;
+    Lease lease = client.Acquire(more());
+    ASSERT_TRUE(client.index.Start(lease).ready());
+    EXPECT_LT(client.index.stats().entries, evicted) << "nothing had to make room";
+    EXPECT_EQ(client.index.record(lease).report.used_tokens, reusable) << kv << recurrent;
+    client.index.Finish(std::move(lease));
+    EXPECT_TRUE(client.index.CheckInvariants().ok());
+  }
+}
 
 // A running state becomes a snapshot where it lies: nothing is copied, and a sequence that is sent
 // back to waiting keeps its state although no memory is to be had.

@@ -172,7 +172,15 @@ StartAnswer StateIndex::Start(const Lease& lease) {
     if (load) return {Kind::kPending, *load, OkStatus()};
   }
   LeaseRecord& record = RecordOf(lease);
-  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.idle)) {
+  const auto make_room = [&] {
+    return MakeRoom({}, record.bytes, EvictReason::kRunning, !record.idle);
+  };
+  // What it goes on from makes room for its tokens only where nothing else is left.
+  const MatchResult before = Match(record);
+  Spare(ServingAt(before.path, before.usable));
+  const bool has_room = make_room();
+  Spare({});
+  if (!has_room && !make_room()) {
     return {Kind::kRefused,
             {},
             ResourceExhausted("running requests leave no room for the tokens of one more")};

@@ -101,6 +101,8 @@ class Keeper {
 
   // keeper.cc: room, and whose it is.
   bool MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned);
+  // From now on the entry is not evicted, and one that was spared before may be again.
+  void Spare(EntryId entry);
   bool MakeRoomForSnapshot(double key, bool claims_share);
   bool MakeRoomForRung(double key);
   bool Backed(const Units& units);
@@ -173,7 +175,7 @@ class Keeper {
   bool newcomer_cold_ = false;   // the snapshot that room is made for
   uint32_t rekey_next_ = 0;      // keys are computed anew from here on,
   uint32_t rekey_left_ = 0;      // so many of them
-  EntryId serving_;              // what Start is about to restore: not evicted meanwhile
+  EntryId spared_;               // what Start is about to restore
   Pieces<EntryId> tails_;        // by node: the entry of its K/V (attention-only models)
   size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
   std::vector<EntryId> parked_;  // taken out of the order because their last block was leased

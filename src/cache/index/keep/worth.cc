@@ -109,10 +109,16 @@ void Keeper::UpdateTail(NodeId node) {
 // The same for a snapshot.
 void Keeper::Rekey(EntryId id) {
   const Entry& entry = order_[id];
-  if (entry.pinned_until_ms > 0 || entry.spilling || entry.readers > 0 || id == serving_) {
+  if (entry.pinned_until_ms > 0 || entry.spilling || entry.readers > 0 || id == spared_) {
     order_.Pull(id);
   } else {
     order_.Push(id, KeyOf(FactsOf(id)));
+  }
+}
+
+void Keeper::Spare(EntryId entry) {
+  for (const EntryId id : {std::exchange(spared_, entry), entry}) {
+    if (id.valid() && order_.in_use(id)) Rekey(id);
   }
 }
 

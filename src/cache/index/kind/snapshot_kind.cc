@@ -23,13 +23,11 @@ bool StateIndex::SnapshotKind::WasEvicted(const RadixTree::Path& path, int32_t a
 }
 
 Status StateIndex::SnapshotKind::TakeState(LeaseRecord& record, EntryId entry) {
-  index_.serving_ = entry;  // not to be evicted by the room its own request needs
-  if (entry.valid()) index_.Rekey(entry);
+  index_.Spare(entry);  // not to be evicted by the room its own request needs
   const bool crowded = index_.live_states_ == index_.options_.cache.sequence_count;
   const bool room =
       !crowded && index_.MakeRoom({.states = 1}, 0, EvictReason::kRunning, !record.idle);
-  index_.serving_ = EntryId();
-  if (entry.valid()) index_.Rekey(entry);
+  index_.Spare({});
   if (!room) {
     index_.Settle();
     return crowded
