@@ -13,7 +13,7 @@ namespace {
 // A long request needs room for its tokens. What it goes on from is the last to make it, though it
 // is worth the least of all.
 TEST(Start, DoesNotEvictWhatItGoesOnFrom) {
-  for (const auto [kv, recurrent] :
+  for (const auto& [kv, recurrent] :
        {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
     StateIndex::Options options;
     options.spec = SpecOfKinds(kv, 0, recurrent);
