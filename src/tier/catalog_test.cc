@@ -293,15 +293,17 @@ TEST(Catalog, WhatOthersHaveCannotBeToldFromTheTimeThatALookTakes) {
   }
 }
 
-uint64_t ScheduleCount() {
-  const char* text = std::getenv("REPRISE_SHARE_SCHEDULES");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 40;
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
+uint64_t FirstSchedule() { return FromEnvironment("REPRISE_SHARE_FIRST", 0); }
+uint64_t LastSchedule() { return FirstSchedule() + FromEnvironment("REPRISE_SHARE_SCHEDULES", 40); }
 
 // Random stores of up to 64 namespaces, some much more often than others: none is evicted below
 // 95 % of its share by another, and each that stores enough has so much.
 TEST(Shares, HoldInATierUnderEverySchedule) {
-  for (uint64_t seed = 0; seed < ScheduleCount(); ++seed) {
+  for (uint64_t seed = FirstSchedule(); seed < LastSchedule(); ++seed) {
     Rng rng(seed);
     constexpr int kCounts[] = {2, 3, 5, 8, 16, 64};
     const int spaces = kCounts[std::min(rng.Below(6), rng.Below(6))];
@@ -343,7 +345,7 @@ TEST(Shares, HoldInATierUnderEverySchedule) {
 // The same for what may be written a day: whoever wants to write its share can, however much others
 // want to, and one alone may write all.
 TEST(Shares, HoldInWhatMayBeWrittenADay) {
-  for (uint64_t seed = 0; seed < ScheduleCount(); ++seed) {
+  for (uint64_t seed = FirstSchedule(); seed < LastSchedule(); ++seed) {
     Rng rng(seed);
     const int spaces = 2 + static_cast<int>(rng.Below(seed % 8 == 0 ? 63 : 8));
     constexpr double kMost = 1e9;

@@ -43,6 +43,32 @@ TEST(Start, DoesNotEvictWhatItGoesOnFrom) {
   }
 }
 
+// What others go on from, too, does not make room before they have: whoever goes on from it changes
+// nothing about that.
+TEST(Start, FromWhereOthersGoOnLeavesTheOrderAsItWas) {
+  for (const bool recurrent : {false, true}) {
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(true, 0, recurrent);
+    options.cache.budget_bytes = size_t{3} << 20;
+    IndexClient client(std::move(options));
+    const auto branch = [](uint64_t seed) {
+      std::vector<TokenId> tokens = RandomTokens(1, 512);
+      const std::vector<TokenId> tail = RandomTokens(seed, 256);
+      tokens.insert(tokens.end(), tail.begin(), tail.end());
+      return tokens;
+    };
+    for (const uint64_t seed : {10, 11, 12}) client.Run(branch(seed));
+    CacheRequest request;
+    request.idle = true;  // it does not count as a use
+    Lease lease = client.Acquire(branch(13), request);
+    ASSERT_TRUE(client.index.Start(lease).ready());
+    EXPECT_GE(client.index.record(lease).report.used_tokens, 448);
+    EXPECT_EQ(client.index.CheckInvariants().message(), "") << recurrent;
+    client.index.Finish(std::move(lease));
+    EXPECT_EQ(client.index.CheckInvariants().message(), "") << recurrent;
+  }
+}
+
 // A running state becomes a snapshot where it lies: nothing is copied, and a sequence that is sent
 // back to waiting keeps its state although no memory is to be had.
 TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {

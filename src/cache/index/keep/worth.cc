@@ -99,7 +99,7 @@ void Keeper::UpdateTail(NodeId node) {
     entry.leaf = leaf;
     leaf ? ++leaf_count_ : --leaf_count_;
   }
-  if (leaf && entry.pinned_until_ms == 0 && !entry.parked) {
+  if (leaf && entry.pinned_until_ms == 0 && !entry.parked && id != spared_) {
     order_.Push(id, KeyOf(FactsOf(id)));
   } else {
     order_.Pull(id);
@@ -118,7 +118,8 @@ void Keeper::Rekey(EntryId id) {
 
 void Keeper::Spare(EntryId entry) {
   for (const EntryId id : {std::exchange(spared_, entry), entry}) {
-    if (id.valid() && order_.in_use(id)) Rekey(id);
+    if (!id.valid() || !order_.in_use(id)) continue;
+    order_[id].snapshot.valid() ? Rekey(id) : UpdateTail(order_[id].node);
   }
 }
 
