@@ -11,6 +11,7 @@
 #include "cache/cache_options.h"
 #include "cli/bundled_model.h"
 #include "cli/terminal.h"
+#include "kernels/devices/step_keeper.h"
 #include "kernels/make_backend.h"
 #include "model/config/reader.h"
 #include "model/load.h"
@@ -221,6 +222,10 @@ Result<TokenId> LoadedModel::FindPictureToken(const Tokenizer& tokenizer) const 
 
 Status LoadedModel::Read() {
   LoadOptions load;
+  // Weights that come back find their state there, which is not to be counted twice; whoever brings
+  // them has made room, and a device that has none after all says so.
+  const bool again = !card_.digest.empty();
+  if (again && &memory() != &HostMemory()) load.memory_max = SIZE_MAX;
   load.kv = KvType(options_.kv);
   load.context_tokens = options_.context_tokens;
   load.tower = options_.tower;
@@ -254,6 +259,7 @@ void LoadedModel::Sleep() {
   if (devices_ != nullptr) {
     devices_->DropScratch();
   } else {
+    ForgetSteps(*backend_);
     scratch_ = ScratchArena(backend_->memory());
   }
 }

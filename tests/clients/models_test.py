@@ -143,13 +143,43 @@ class Models(unittest.TestCase):
                       f"{metric(metrics, 'reprise_models_swaps_total'):.0f} swaps", file=sys.stderr)
                 self.assertGreater(sum(exact), 9 * len(lost))
                 self.assertGreater(metric(metrics, "reprise_models_swaps_total"), 2)
-                total = metric(metrics, "reprise_models_memory_budget_bytes")
+                total = metric(metrics, 'reprise_models_memory_budget_bytes{device="cpu"}')
                 self.assertEqual(total, MEMORY_OF_TWO << 20)
                 # The process with everything in it, at its largest.
                 self.assertLess(peak_bytes(server.process.pid), 1.03 * total)
                 self.assertLessEqual(metric(metrics, "reprise_models_weight_bytes") + cached_bytes(metrics), total)
             finally:
                 self.assertEqual(server.stop(), 0)
+
+    def test_a_model_in_memory_of_another_device(self):
+        """Weights and state lie where ops and copies of their device alone can reach, whatever thread swaps the models."""
+        apart = ["--devices", "cpu,cpu"]
+        wanted = {}
+        for name in ("fine", "small"):
+            server = harness.Server(PROGRAM, "--kv", KINDS[name], *OPTIONS, *apart, model=harness.TINY)
+            try:
+                history = []
+                wanted[name] = [converse(server.port, server.model, 1, history, number) for number in range(4)]
+            finally:
+                self.assertEqual(server.stop(), 0)
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.start(folder, MEMORY_OF_ONE, options=apart)
+            try:
+                histories, last = {name: [] for name in wanted}, {}
+                for number in range(4):
+                    for name in wanted:
+                        reply = converse(server.port, name, 1, histories[name], number)
+                        self.assertEqual(reply["logprobs"], wanted[name][number]["logprobs"], (name, number))
+                        self.assertEqual(reply["used"], last.get(name, {"stored": 0})["stored"], (name, number))
+                        last[name] = reply
+                self.assertGreaterEqual(metric(ask(server.port, "/metrics")[1], "reprise_models_swaps_total"), 7)
+            finally:
+                self.assertEqual(server.stop(), 0)
+
+    def test_a_model_on_several_devices_is_refused_beside_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(RuntimeError, "each lies on one device"):
+                self.start(folder, 1000, f'[models.wide]\nmodel = "{harness.TINY}"\ndevices = "cpu,cuda:0"\n')
 
     def test_who_waited_and_left_keeps_nobody_waiting(self):
         """A client leaves while its model comes: that model may go again at once, with nothing else happening."""

@@ -351,8 +351,8 @@ void DefineServe(Flags* flags) {
   flags->Add("--models-preset", &options->models_preset,
              "serve the models of this INI file, as llama-server writes it");
   flags->Add("--memory-mib", &serve->memory_mib,
-             "MiB of memory for weights and state of all models together (default: from the "
-             "machine)",
+             "MiB of each device's memory for weights and state of all models there (default: from "
+             "the machine; on a GPU --vram-mib, where it is given)",
              {.min = 1, .max = 1 << 30});
   flags->SetHeading("Settings, log and traces");
   flags->AddConfig("--config", "TOML file with any of these options",

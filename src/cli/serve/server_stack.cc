@@ -17,7 +17,6 @@
 #include "cli/serve/state_tiers.h"
 #include "cli/serve/trace/span_exporter.h"
 #include "device/processors.h"
-#include "kernels/make_backend.h"
 #include "web/page.h"
 #include "weights/memory.h"
 
@@ -48,12 +47,8 @@ bool IsLoopback(const std::string& address) {
 // several cannot have.
 bool MayGrow(const ServeOptions& options, size_t models) {
   if (options.models_dir.empty()) return false;
-  if (models > 1) return true;
-  const std::vector<std::string> backends = BuiltBackends();
-  const bool host = options.model.device == "cpu" ||
-                    std::find(backends.begin(), backends.end(), "cuda") == backends.end();
-  return host && options.model.devices.empty() && options.kv_events.empty() &&
-         options.speculate.draft_model.empty();
+  return models > 1 || (options.model.devices.empty() && options.kv_events.empty() &&
+                        options.speculate.draft_model.empty());
 }
 
 // One line per answer: what, how it went, how long, and of a refusal why. Never what was said.
@@ -144,11 +139,11 @@ Status ServerStack::OpenModels(std::vector<ServeOptions> models) {
     if (!options_.kv_events.empty()) {
       return InvalidArgument("--kv-events is for a server with one model: events name no model");
     }
-    const uint64_t free = FindAvailableMemory().bytes;
-    shared.memory_bytes =
-        options_.memory_mib > 0 ? size_t(options_.memory_mib) << 20 : size_t(free / 5 * 4);
-    Log(LogLevel::kInfo, std::to_string(models.size()) + " models share " +
-                             FormatBytes(shared.memory_bytes) + " for weights and state");
+    REPRISE_ASSIGN(shared.budgets, DeviceBudgets::Open(options_, models));
+    for (const auto& [device, budget] : shared.budgets.all()) {
+      Log(LogLevel::kInfo, "the models on " + device + " share " + FormatBytes(budget.bytes) +
+                               " for weights and state");
+    }
   }
   using api::responses::ResponseStore;
   shared.responses = [this, store = std::shared_ptr<ResponseStore>()]() mutable

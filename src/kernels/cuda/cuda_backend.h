@@ -14,6 +14,7 @@
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
+#include "kernels/devices/step_keeper.h"
 #include "kernels/reference/gpu/tensor_core.h"
 
 namespace reprise::cuda {
@@ -27,7 +28,7 @@ namespace reprise::cuda {
 // by row, equal the CPU's; products with 16-bit weights and with quantised ones that are packed
 // (cuda_matrix.h), attention over 16-bit K/V and scans with a matrix state are those of
 // kernels/reference/gpu/. Hence numerics().
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public StepKeeper {
  public:
   // `threads`: of the host, 0: one per CPU. `memory_max`: bytes of the GPU's memory, 0: what is
   // free. Fails with one sentence where there is no GPU that the kernels were compiled for.
@@ -44,6 +45,7 @@ class CudaBackend final : public Backend {
                     size_t stride) override;
   void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
+  void ForgetSteps() override { graphs_.Clear(); }
   Status TakeError() override;
   Refusals* refusals() override { return &memory_->refusals(); }
   void FailLaunch(int64_t n) override;

@@ -70,7 +70,11 @@ std::string Kernel::GrantShared(size_t bytes) {
   return "";
 }
 
+// The models of one server start the same kernels, each on a thread of its own: what was granted to
+// one must not be taken back by another that needs less.
 std::string Kernel::Grant(const LaunchNeeds& needs) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   if (found_ != cudaSuccess) return cudaGetErrorString(found_);
   if (needs.team > 1 && !ThisGpu().clusters) return "the GPU has no clusters of blocks";
   if (needs.division != LaunchNeeds::Division::kAny && needs.division != division_) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/devices/step_keeper.h"
 
 namespace reprise {
 
@@ -27,6 +28,7 @@ Devices::Devices(std::vector<Device> devices) : devices_(std::move(devices)) {
 
 void Devices::DropScratch() {
   for (size_t i = 0; i < devices_.size(); ++i) {
+    ForgetSteps(*devices_[i].backend);
     scratch_[i] = ScratchArena(devices_[i].backend->memory());
   }
 }

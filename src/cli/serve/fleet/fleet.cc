@@ -100,6 +100,10 @@ Result<std::unique_ptr<Fleet>> Fleet::Open(std::vector<ServeOptions> models,
 Status Fleet::AddLocked(ServeOptions options) {
   Member member;
   member.options = std::move(options);
+  if (shared_.budgets.shared()) {
+    REPRISE_ASSIGN(member.device, shared_.budgets.DeviceOf(member.options.model));
+    if (!member.device.starts_with("cuda")) member.options.model.vram_mib.reset();
+  }
   member.keep_alive_ms = int64_t{member.options.keep_alive_s} * 1000;
   member.brief = NameModel(member.options, member.options.model.path);
   for (const Member& other : members_) {
@@ -328,7 +332,8 @@ std::string Fleet::FormatStates() const {
   return text + "\n\n";
 }
 
-void Fleet::TellWatchers() {
+// Without an event: what the models are now.
+void Fleet::Tell(const std::string& event) {
   std::vector<std::shared_ptr<http::Exchange>> watchers;
   {
     const std::lock_guard lock(mutex_);
@@ -337,17 +342,26 @@ void Fleet::TellWatchers() {
     }
   }
   if (watchers.empty()) return;
-  const std::string states = FormatStates();
-  for (const auto& exchange : watchers) exchange->Send(states);
+  const std::string text = event.empty() ? FormatStates() : event;
+  for (const auto& exchange : watchers) exchange->Send(text);
 }
 
 void Fleet::WriteMetrics(api::Exposition* page) const {
   if (!several()) return;
   const std::lock_guard lock(mutex_);
-  page->Gauge("reprise_models_memory_budget_bytes", "Memory for weights and state of all models.",
-              "", shared_.memory_bytes);
-  page->Gauge("reprise_models_weight_bytes", "Memory that weights and steps of loaded models take.",
-              "", AwakeBytesLocked());
+  const auto label = [](const std::string& device) {
+    return "device=\"" + api::EscapeLabel(device) + "\"";
+  };
+  page->Head("reprise_models_memory_budget_bytes", "gauge",
+             "Memory of the device for weights and state of all models there.");
+  for (const auto& [device, budget] : shared_.budgets.all()) {
+    page->Sample("reprise_models_memory_budget_bytes", label(device), budget.bytes);
+  }
+  page->Head("reprise_models_weight_bytes", "gauge",
+             "Memory of the device that weights and steps of loaded models take.");
+  for (const auto& [device, budget] : shared_.budgets.all()) {
+    page->Sample("reprise_models_weight_bytes", label(device), AwakeBytesLocked(device));
+  }
   page->Counter("reprise_models_swaps_total", "Models whose weights left memory.", "", swaps_);
   page->Head("reprise_model_loaded", "gauge", "1 while the weights of the model are in memory.");
   for (const Member& member : members_) {
@@ -405,7 +419,7 @@ void Fleet::Tick() {
     }
   }
   if (leaves != nullptr) PutToSleep(leaves);
-  ShareOut();
+  for (const auto& [device, budget] : shared_.budgets.all()) ShareOut(device);
 }
 
 bool Fleet::IsOverdueLocked(const Member& member) {
@@ -413,10 +427,11 @@ bool Fleet::IsOverdueLocked(const Member& member) {
          NowMs() - member.last_use_ms > member.keep_alive_ms;
 }
 
-// Weights that are in memory, or on their way.
-size_t Fleet::AwakeBytesLocked() const {
+// Weights that are in the device's memory, or on their way.
+size_t Fleet::AwakeBytesLocked(const std::string& device) const {
   size_t bytes = 0;
   for (const Member& member : members_) {
+    if (member.device != device) continue;
     if (member.place != Place::kUnloaded && member.place != Place::kAsleep) {
       bytes += member.awake_bytes;
     }
@@ -424,23 +439,37 @@ size_t Fleet::AwakeBytesLocked() const {
   return bytes;
 }
 
-// What the states of all models must have that are awake, and of one that comes.
-size_t Fleet::LeastStatesLocked(const Member* coming) const {
+// What is there however many models go: those that are pinned, and the one that comes.
+size_t Fleet::StayingBytesLocked(const Member& coming) const {
   size_t bytes = 0;
   for (const Member& member : members_) {
-    const bool awake = member.place == Place::kAwake || member.place == Place::kLeaving;
-    if (member.stack && (awake || &member == coming)) bytes += member.stack->least_state_bytes();
+    const bool pinned = member.options.pin && member.place == Place::kAwake;
+    if (member.device != coming.device || (!pinned && &member != &coming)) continue;
+    bytes += member.awake_bytes + member.least_state;
   }
   return bytes;
 }
 
-// Of the models that may go the one that costs least: soon read again, large, unused for long.
-// One that answers requests goes only if all do; it is asked to, and new requests wait.
-Fleet::Member* Fleet::VictimLocked(const Member* but) {
+// What the states of all models must have that are awake, and of one that comes.
+size_t Fleet::LeastStatesLocked(const Member& coming) const {
+  size_t bytes = 0;
+  for (const Member& member : members_) {
+    const bool awake = member.place == Place::kAwake || member.place == Place::kLeaving;
+    if (member.device != coming.device || (!awake && &member != &coming)) continue;
+    bytes += member.least_state;
+  }
+  return bytes;
+}
+
+// Of the models that may go for another one, the one that costs least: soon read again, large,
+// unused for long. One that answers requests goes only if all do; it is asked to, and new requests
+// wait.
+Fleet::Member* Fleet::VictimLocked(const Member* coming) {
   Member* best = nullptr;
   double least = 0;
   for (Member& member : members_) {
-    if (&member == but || member.options.pin || member.place != Place::kAwake) continue;
+    if (&member == coming || member.device != coming->device) continue;
+    if (member.options.pin || member.place != Place::kAwake) continue;
     const double idle_ms = static_cast<double>(NowMs() - member.last_use_ms) + 1;
     const double cost = (member.guests.empty() ? 1 : 1e12) * (member.load_ms + 1) /
                         (idle_ms * static_cast<double>(member.awake_bytes + 1));
@@ -481,22 +510,22 @@ void Fleet::DropWeights(Member* member) {
 }
 
 // Makes room for `bytes` of weights and for the least state of every model that is awake then.
+// Nobody goes for a model that has no room even so.
 Status Fleet::MakeRoom(Member* member, size_t bytes) {
+  const size_t all = shared_.budgets.Of(member->device).bytes;
   for (;;) {
     Member* victim = nullptr;
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return Cancelled("the server ends");
-      const size_t before = member->awake_bytes;
-      member->awake_bytes = bytes;  // it is kLoading: counted
-      const size_t needed = AwakeBytesLocked() + LeastStatesLocked(member);
-      if (needed <= shared_.memory_bytes) break;
-      victim = VictimLocked(member);
+      const size_t before = std::exchange(member->awake_bytes, bytes);  // it is kLoading: counted
+      if (AwakeBytesLocked(member->device) + LeastStatesLocked(*member) <= all) break;
+      victim = StayingBytesLocked(*member) <= all ? VictimLocked(member) : nullptr;
       if (victim == nullptr) {
         member->awake_bytes = before;
-        return ResourceExhausted("it takes " + FormatBytes(bytes) +
-                                 ", and beside the models that must stay " +
-                                 FormatBytes(shared_.memory_bytes) +
+        return ResourceExhausted("it takes " + FormatBytes(bytes + member->least_state) +
+                                 ", and beside the models that must stay the " + FormatBytes(all) +
+                                 " of all models on " + member->device +
                                  " do not hold it; raise --memory-mib or shorten --context");
       }
     }
@@ -509,46 +538,54 @@ Status Fleet::MakeRoom(Member* member, size_t bytes) {
 // pause one after another: they answer what they have, give up what is above their share, and go
 // on. So it waits for requests that are there already, and for none that come later.
 Status Fleet::MakeStateRoom(Member* member) {
-  if (member->stack == nullptr) return OkStatus();
-  const size_t least = member->stack->least_state_bytes();
-  ShareOut();
+  const size_t least = member->least_state;
+  const auto roomy = [&] {
+    return ShareOut(member->device) && (!member->stack || member->state_budget >= least);
+  };
+  bool done = roomy();
   std::vector<Member*> others;
   {
     const std::lock_guard lock(mutex_);
     for (Member& other : members_) others.push_back(&other);
   }
   for (Member* other : others) {
-    if (member->state_budget >= least) return OkStatus();
+    if (done) return OkStatus();
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return Cancelled("the server ends");
       if (other == member || other->place != Place::kAwake) continue;
+      if (other->device != member->device) continue;
     }
     if (!Drain(other)) return Cancelled("the server ends");
-    ShareOut();
+    done = roomy();
     Resume(other);
   }
-  if (member->state_budget < least) member->state_budget = member->stack->SetStateBudget(least);
+  if (!done && member->stack) member->state_budget = member->stack->SetStateBudget(least);
   return OkStatus();
 }
 
-// Budgets that shrink are set first, so that together they are never above what there is.
-void Fleet::ShareOut() {
-  if (shared_.memory_bytes == 0) return;
+// Shares a device's memory out among the states there. Budgets that shrink are set first, so that
+// together they are never above what there is; false: what runs keeps them above it.
+bool Fleet::ShareOut(const std::string& device) {
   std::vector<StateShare> shares;
   std::vector<Member*> members;
   size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (stop_) return;
-    bytes = shared_.memory_bytes - std::min(shared_.memory_bytes, AwakeBytesLocked());
+    if (stop_) return true;
+    size_t taken = AwakeBytesLocked(device);
     for (Member& member : members_) {
+      if (member.device != device) continue;
+      // One that is read for the first time has its part before anybody else.
+      if (!member.stack && member.place == Place::kLoading) taken += member.least_state;
       if (!member.stack) continue;
       const bool awake = member.place != Place::kAsleep;
-      shares.push_back({awake, member.stack->least_state_bytes(), member.stack->state_bytes(),
-                        member.last_use_ms});
+      shares.push_back(
+          {awake, member.least_state, member.stack->state_bytes(), member.last_use_ms});
       members.push_back(&member);
     }
+    const size_t all = shared_.budgets.Of(device).bytes;
+    bytes = all - std::min(all, taken);
   }
   ShareOutState(bytes, shares);
   size_t taken = 0;
@@ -557,6 +594,7 @@ void Fleet::ShareOut() {
     if (shares[i].budget < budget) budget = members[i]->stack->SetStateBudget(shares[i].budget);
     taken += budget;
   }
+  const bool fits = taken <= bytes;
   for (size_t i = 0; i < members.size(); ++i) {
     size_t& budget = members[i]->state_budget;
     if (shares[i].budget <= budget || taken >= bytes) continue;
@@ -565,6 +603,7 @@ void Fleet::ShareOut() {
                                                std::min(shares[i].budget - before, bytes - taken));
     taken += budget - before;
   }
+  return fits;
 }
 
 // Loads a model, or its weights, and lets in those who waited.
@@ -579,8 +618,25 @@ Status Fleet::Bring(Member* member) {
   const Status filled = Fill(member);
   Settle(member, filled);
   TellWatchers();
-  if (filled.ok() && several()) ShareOut();
+  if (filled.ok() && several()) ShareOut(member->device);
   return filled;
+}
+
+// What is free can be less than what the budget leaves: others use the device, too, and a model may
+// take more than its files tell. Then one more of its neighbours goes, and it is tried again.
+Status Fleet::ReadWithRoom(Member* member, const std::function<Status()>& read) {
+  for (;;) {
+    const Status done = read();
+    if (done.code() != StatusCode::kResourceExhausted || !several()) return done;
+    Member* victim = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return Cancelled("the server ends");
+      victim = VictimLocked(member);
+    }
+    if (victim == nullptr) return done;
+    PutToSleep(victim);
+  }
 }
 
 Status Fleet::Fill(Member* member) {
@@ -588,19 +644,26 @@ Status Fleet::Fill(Member* member) {
   if (several()) {
     size_t bytes = member->awake_bytes;
     if (member->stack == nullptr) {
-      REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(member->options.model.path));
-      bytes = checkpoint.tensor_bytes();
+      REPRISE_ASSIGN(const ModelStack::Needs needs, ModelStack::Foresee(member->options));
+      bytes = needs.weight_bytes + shared_.budgets.Of(member->device).working;
+      const std::lock_guard lock(mutex_);
+      member->least_state = needs.state_bytes;
     }
     REPRISE_TRY(MakeRoom(member, bytes));
   }
   if (member->stack != nullptr) {
-    REPRISE_TRY(member->stack->Wake());
+    REPRISE_TRY(ReadWithRoom(member, [&] { return member->stack->Wake(); }));
   } else {
-    REPRISE_ASSIGN(std::unique_ptr<ModelStack> stack, ModelStack::Build(member->options, shared_));
+    std::unique_ptr<ModelStack> stack;
+    REPRISE_TRY(ReadWithRoom(member, [&]() -> Status {
+      REPRISE_ASSIGN(stack, ModelStack::Build(member->options, shared_));
+      return OkStatus();
+    }));
     const size_t budget = several() ? stack->SetStateBudget(0) : 0;  // until there is room
     const size_t bytes = stack->awake_bytes();
     {
       const std::lock_guard lock(mutex_);
+      member->least_state = stack->least_state_bytes();
       member->stack = std::move(stack);
       member->state_budget = budget;
     }

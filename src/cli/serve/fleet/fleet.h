@@ -27,12 +27,13 @@ namespace reprise::cli {
 // The models of one server. A few of them have their weights in memory, the others come when a
 // request names them, and one that is not in use gives way.
 //
-// 1. Weights and states of all models stay within `memory_bytes` together. What runs is never
-//    ended to make room: a model that has to go answers its requests first, and new ones wait. A
-//    request that was let in is never asked to wait again, so nobody waits for one that waits.
-// 2. Who goes: of the models that are not pinned, the one whose weights are read again soonest for
-//    the bytes and the time that it was not used. A model's state stays when its weights go, and
-//    gives way later, by itself (state_shares.h).
+// 1. Weights and states of all models on a device stay within its budget (device_budgets.h). What
+//    runs is never ended to make room: a model that has to go answers its requests first, and new
+//    ones wait. A request that was let in is never asked to wait again, so nobody waits for one
+//    that waits.
+// 2. Who goes: of the models on the device that are not pinned, the one whose weights are read
+//    again soonest for the bytes and the time that it was not used. A model's state stays when its
+//    weights go, and gives way later, by itself (state_shares.h).
 // 3. A request for a model that is not there waits without a thread. Models come in the order in
 //    which they were wanted. One that cannot be loaded answers 503 with the reason, and is tried
 //    again after a pause.
@@ -73,6 +74,8 @@ class Fleet final : public api::ModelSet {
   Status Remove(const std::string& name);
   // Sends the states of all models to a client now, and whenever one changes.
   void Watch(const http::ExchangePtr& exchange);
+  // Sends one more event to all of them.
+  void Tell(const std::string& event);
   // Ends these streams: the server stops.
   void EndWatches();
 
@@ -86,6 +89,7 @@ class Fleet final : public api::ModelSet {
 
   struct Member {
     ServeOptions options;
+    std::string device;     // whose memory it takes; empty: the server has one model
     api::ModelBrief brief;  // before it was built
     std::unique_ptr<ModelStack> stack;
     Place place = Place::kUnloaded;
@@ -103,6 +107,7 @@ class Fleet final : public api::ModelSet {
     int64_t keep_alive_ms = 0;  // as its options or its last request say; 0: no limit
     double load_ms = 0;         // how long its weights took the last time
     size_t awake_bytes = 0;
+    size_t least_state = 0;  // of one request; foreseen, until it was built
     size_t state_budget = 0;
   };
 
@@ -123,20 +128,22 @@ class Fleet final : public api::ModelSet {
   std::shared_ptr<void> MakeGuestToken(Member* member, const http::Exchange* exchange);
   Status Bring(Member* member);
   Status MakeRoom(Member* member, size_t bytes);
-  Member* VictimLocked(const Member* but);
+  Status ReadWithRoom(Member* member, const std::function<Status()>& read);
+  Member* VictimLocked(const Member* coming);
   bool Drain(Member* member);
   void PutToSleep(Member* member);
   void DropWeights(Member* member);
-  void ShareOut();
+  bool ShareOut(const std::string& device);
   Status Fill(Member* member);
   std::vector<Waiting> LetInLocked(Member* member);
   void Resume(Member* member);
   void Settle(Member* member, const Status& status);
   Status MakeStateRoom(Member* member);
-  size_t AwakeBytesLocked() const;
-  size_t LeastStatesLocked(const Member* coming) const;
+  size_t AwakeBytesLocked(const std::string& device) const;
+  size_t StayingBytesLocked(const Member& coming) const;
+  size_t LeastStatesLocked(const Member& coming) const;
   std::string FormatStates() const;
-  void TellWatchers();
+  void TellWatchers() { Tell(""); }
 
   ModelStack::Shared shared_;  // never changes after Open
   const bool several_;

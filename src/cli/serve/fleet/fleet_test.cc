@@ -25,6 +25,7 @@ namespace {
 constexpr char kPath[] = "/v1/completions";
 // Weights of 18 MiB, 256 to compute in, and state: room for one model, not for two.
 constexpr size_t kMemoryOfOne = size_t{400} << 20;
+constexpr size_t kWorking = size_t{256} << 20;
 // What has to come at all comes long before.
 constexpr std::chrono::seconds kEver{60};
 
@@ -98,24 +99,29 @@ class Visit final : public http::Exchange, public std::enable_shared_from_this<V
 class FleetTest : public testing::Test {
  protected:
   ~FleetTest() override { SetLogLevel(LogLevel::kInfo); }  // as other tests expect it
-  void Open(std::vector<std::string> names, size_t memory = kMemoryOfOne) {
-    SetLogLevel(LogLevel::kError);
+  static ServeOptions ModelNamed(const std::string& name) {
+    ServeOptions one;
     auto path = FindBundledModel();
-    ASSERT_TRUE(path.ok());
+    EXPECT_TRUE(path.ok());
+    if (path.ok()) one.model.path = *path;
+    one.model.device = "cpu";
+    one.model.threads = 1;
+    one.aliases = {name};
+    one.context_tokens = 256;
+    one.parallel = 2;
+    one.idle_work = false;
+    return one;
+  }
+  void Open(const std::vector<std::string>& names) {
     std::vector<ServeOptions> models;
-    for (const std::string& name : names) {
-      ServeOptions& one = models.emplace_back();
-      one.model.path = *path;
-      one.model.device = "cpu";
-      one.model.threads = 1;
-      one.aliases = {name};
-      one.context_tokens = 256;
-      one.parallel = 2;
-      one.idle_work = false;
-    }
+    for (const std::string& name : names) models.push_back(ModelNamed(name));
+    Open(std::move(models), {{"cpu", {kMemoryOfOne, kWorking}}});
+  }
+  void Open(std::vector<ServeOptions> models, DeviceBudgets::Map budgets) {
+    SetLogLevel(LogLevel::kError);
     ModelStack::Shared shared;
     shared.clock = &clock_;
-    shared.memory_bytes = memory;
+    shared.budgets = DeviceBudgets(std::move(budgets));
     auto fleet = Fleet::Open(std::move(models), std::move(shared));
     ASSERT_TRUE(fleet.ok()) << fleet.status().message();
     fleet_ = std::move(*fleet);
@@ -204,6 +210,38 @@ TEST_F(FleetTest, WhoHasWaitedIsServedBeforeItsModelLeaves) {
   EXPECT_EQ(visit->status(), 400);
   visit.reset();
   ASSERT_TRUE(other->AwaitCall());
+}
+
+// A model that has no room however many others go is refused, and they stay.
+TEST_F(FleetTest, NobodyGoesForAModelThatIsTooLarge) {
+  std::vector<ServeOptions> models = {ModelNamed("a"), ModelNamed("large")};
+  models[1].context_tokens = 4096;
+  const auto small = ModelStack::Foresee(models[0]), large = ModelStack::Foresee(models[1]);
+  ASSERT_TRUE(small.ok() && large.ok());
+  ASSERT_LT(2 * small->state_bytes, large->state_bytes);
+  const size_t memory = kWorking + small->weight_bytes + large->state_bytes;
+  Open(std::move(models), {{"cpu", {memory - (1 << 20), kWorking}}});
+  const auto visit = Come("large");
+  ASSERT_TRUE(visit->AwaitCall());
+  Handle(visit);
+  EXPECT_EQ(visit->status(), 503);
+  EXPECT_EQ(StateOf("large"), "failed");
+  EXPECT_EQ(StateOf("a"), "loaded");
+}
+
+// Each device has its budget: who wants room on one makes nobody go on another.
+TEST_F(FleetTest, ModelsOfAnotherDeviceStay) {
+  std::vector<ServeOptions> models = {ModelNamed("a"), ModelNamed("elsewhere"), ModelNamed("b")};
+  models[1].model.device = "cuda:1000";  // nobody has so many
+  Open(std::move(models),
+       {{"cpu", {kMemoryOfOne, kWorking}}, {"cuda:1000", {kMemoryOfOne, kWorking}}});
+  const auto visit = Come("elsewhere");
+  ASSERT_TRUE(visit->AwaitCall());
+  Handle(visit);
+  EXPECT_EQ(visit->status(), 503);
+  EXPECT_EQ(StateOf("a"), "loaded");
+  ASSERT_TRUE(Come("b")->AwaitCall());
+  EXPECT_EQ(StateOf("a"), "sleeping");
 }
 
 // Two that are always wanted do not keep a third one away, wherever it stands in the list.

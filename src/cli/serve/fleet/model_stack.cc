@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/hub/named_model.h"
 #include "cli/lora/lora.h"
+#include "cli/model_outline.h"
 #include "cli/serve/state_tiers.h"
 #include "model/vision/tower.h"
 #include "weights/memory.h"
@@ -68,6 +69,21 @@ Status WakingExecutor::Keep(const KeptKv& kept, const StateMemory& memory) {
   return awake_->Keep(kept, memory);
 }
 
+Result<ModelStack::Needs> ModelStack::Foresee(const ServeOptions& options) {
+  REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options.model.path));
+  Needs needs{checkpoint.tensor_bytes(), 0};
+  const int32_t context = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
+  const auto outline = ReadModelOutline(checkpoint, KvType(options.model.kv), context);
+  if (!outline.ok()) return needs;  // Build says what is wrong
+  CacheOptions cache;
+  cache.sequence_count = std::max(options.parallel, 1);
+  cache.context_tokens = std::min(context, static_cast<int32_t>(outline->card.context_length));
+  cache.snapshot_gap =
+      options.snapshot_gap > 0 ? options.snapshot_gap : DefaultSnapshotGap(outline->card.state);
+  needs.state_bytes = LeastBudget(outline->card.state, cache);
+  return needs;
+}
+
 Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& options,
                                                       const Shared& shared) {
   std::unique_ptr<ModelStack> stack(new ModelStack(options));
@@ -77,9 +93,6 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   model.mtp = WantsMtp(options.speculate);
   REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
   REPRISE_TRY(CheckMtp(options.speculate, *stack->loaded_));
-  if (shared.model_count > 1 && &stack->loaded_->memory() != &HostMemory()) {
-    return Unimplemented("several models share the memory of the host only; give --device cpu");
-  }
   REPRISE_TRY(stack->LoadText());
   REPRISE_TRY(stack->LoadAdapters());
   REPRISE_TRY(stack->BuildEngine(shared));
@@ -111,10 +124,15 @@ void ModelStack::Sleep(std::function<void()> asleep) {
   });
 }
 
-// The engine sleeps, or has not begun to: either way it does not compute while the weights are
-// read.
+// The engine's thread reads them: the memory of a device belongs to one thread, and the state that
+// lies in it stays in use (it is evicted, or stored in a lower tier).
 Status ModelStack::Wake() {
-  if (!loaded_->awake()) REPRISE_TRY(executor_.Wake());
+  const auto promise = std::make_shared<std::promise<Status>>();
+  std::future<Status> read = promise->get_future();
+  engine_->Post([this, promise](StateCache&) {
+    promise->set_value(loaded_->awake() ? OkStatus() : executor_.Wake());
+  });
+  REPRISE_TRY(read.get());
   engine_->Wake([] {});
   return OkStatus();
 }
@@ -222,15 +240,17 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   size_t draft_bytes = 0;
   REPRISE_ASSIGN(engine.speculation,
                  MakeSpeculation(cache, shared, FindAvailableMemory(memory).bytes, &draft_bytes));
-  if (shared.memory_bytes > 0) {
+  if (shared.budgets.shared()) {
     // The fleet shares the memory out: it says how much of this the model has at any time.
-    if (awake_bytes() + least_state_bytes_ > shared.memory_bytes) {
-      return ResourceExhausted("it takes " + FormatBytes(awake_bytes()) + " and at least " +
-                               FormatBytes(least_state_bytes_) + " of state, more than the " +
-                               FormatBytes(shared.memory_bytes) +
-                               " of all models; raise --memory-mib or shorten --context");
+    REPRISE_ASSIGN(const std::string device, shared.budgets.DeviceOf(options_.model));
+    const size_t all = shared.budgets.Of(device).bytes;
+    if (awake_bytes() + least_state_bytes_ > all) {
+      return FailedPrecondition("it takes " + FormatBytes(awake_bytes()) + " and at least " +
+                                FormatBytes(least_state_bytes_) + " of state, more than the " +
+                                FormatBytes(all) + " of all models on " + device +
+                                "; raise --memory-mib or shorten --context");
     }
-    cache.budget_bytes = shared.memory_bytes - awake_bytes();
+    cache.budget_bytes = all - awake_bytes();
     if (options_.cache_mib > 0) {
       cache.budget_bytes = std::min(cache.budget_bytes, size_t(options_.cache_mib) << 20);
     }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cli/loaded_model.h"
+#include "cli/serve/fleet/device_budgets.h"
 #include "cli/serve/serve_options.h"
 #include "cli/serve/served_text.h"
 #include "engine/engine.h"
@@ -31,7 +32,7 @@ class WakingExecutor final : public Executor {
  public:
   // Before anything else.
   void Bind(LoadedModel* loaded);
-  // On the engine's thread, or while the engine sleeps.
+  // On the engine's thread.
   void Sleep();
   Status Wake();
 
@@ -70,17 +71,22 @@ class ModelStack {
   // What the models of a server have in common. All of it outlives them.
   struct Shared {
     const Clock* clock = nullptr;
-    api::ServiceOptions service;                       // without what is the model's
-    int model_count = 1;                               // that share disk and host memory
+    api::ServiceOptions service;  // without what is the model's
+    int model_count = 1;          // that share disk and host memory
     // Further ones may come; they have no part of the disk until the next start.
     bool grows = false;
     std::function<void(std::function<void()>)> later;  // runs idle work on a worker
     // The responses that clients may continue. Asked for behind the first model's tiers, which say
     // whether the folder on the disk may be used.
     std::function<Result<std::shared_ptr<api::responses::ResponseStore>>()> responses;
-    // Bytes of memory for weights and states of all models; 0: one model has what is free.
-    size_t memory_bytes = 0;
+    DeviceBudgets budgets;  // of weights and states of all models
   };
+  // What a model will take on its device, as far as its files tell before it is read.
+  struct Needs {
+    size_t weight_bytes = 0;
+    size_t state_bytes = 0;  // of one request
+  };
+  static Result<Needs> Foresee(const ServeOptions& options);
 
   static Result<std::unique_ptr<ModelStack>> Build(const ServeOptions& options,
                                                    const Shared& shared);
@@ -90,7 +96,7 @@ class ModelStack {
   // Asks that the weights go as soon as nothing needs them; `asleep` is called then, on another
   // thread. Requests that come wait.
   void Sleep(std::function<void()> asleep);
-  // Reads the weights again if they are gone; blocks for as long as that takes.
+  // Has the weights read again if they are gone; blocks for as long as that takes.
   Status Wake();
   // Moves the budget of the state towards `bytes`, and waits for it. Returns what it came to.
   size_t SetStateBudget(size_t bytes);

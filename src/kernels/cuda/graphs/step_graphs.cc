@@ -11,7 +11,10 @@
 
 namespace reprise::cuda {
 
-StepGraphs::~StepGraphs() {
+StepGraphs::~StepGraphs() { Clear(); }
+
+void StepGraphs::Clear() {
+  memory_.Use();
   while (!entries_.empty()) Drop(entries_.begin());
 }
 

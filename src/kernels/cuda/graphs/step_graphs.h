@@ -43,6 +43,8 @@ class StepGraphs {
   };
   void Run(ScratchArena& scratch, const StepLayout& step, const Launched& launched,
            const StepProgram& program, const std::function<void()>& ops);
+  // Gives up all graphs: the addresses in them are not what they were.
+  void Clear();
 
   // Steps of more rows are not worth it: their kernels are long.
   static constexpr int64_t kRowsMax = 256;

@@ -84,6 +84,21 @@ TEST_F(StepGraphsTest, ActivationsStayBehindABlockTableThatGrows) {
   BlocksAfter(40, 20, 1.0f);
 }
 
+// The weights of a program went and came back, elsewhere: the graph has the old addresses.
+TEST_F(StepGraphsTest, ForgottenStepsAreNotRunAgain) {
+  const auto filled = [&] {
+    std::vector<float> values(16);
+    backend_->memory().DownloadArray<float>(values, results_.data().As<const float>());
+    return values[0];
+  };
+  for (int i = 0; i < 3; ++i) BlocksAfter(8, 8, 1.0f);
+  BlocksAfter(8, 8, 2.0f);
+  ASSERT_EQ(filled(), 1.0f) << "it is no graph: the test shows nothing";
+  ForgetSteps(*backend_);
+  BlocksAfter(8, 8, 2.0f);
+  EXPECT_EQ(filled(), 2.0f);
+}
+
 // Step by step other logits and flags, in the same places: the last steps are graphs. And without a
 // step, in between.
 TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
