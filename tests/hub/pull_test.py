@@ -365,6 +365,35 @@ class Serving(Hub):
             self.assertEqual([path.name for path in models.iterdir()], ["own.gguf"])
             self.assertEqual(server.ask("DELETE", "/api/delete", {"model": name})[0], 404)
 
+    def test_a_server_pulls_and_deletes_as_llama_server_does(self):
+        self.repo.files = {"tiny-Q8_0.gguf": TINY.read_bytes()}
+        models = pathlib.Path(self.folder.name) / "models"
+        models.mkdir()
+        (models / "own.gguf").symlink_to(TINY)
+        name = "org/repo:Q8_0"
+        with Serve(self.puller, "--models-dir", models) as server:
+            connection, events = server.start("GET", "/models/sse")
+            for asked, last in ((name, "download_finished"), ("org/none:Q8_0", "download_failed")):
+                self.assertEqual(server.ask("POST", "/models", {"model": asked}), (200, {"success": True}))
+                seen = []
+                while not seen or seen[-1]["event"] != last:
+                    line = events.readline()
+                    if line.startswith(b"data: ") and "event" in (event := json.loads(line[6:])):
+                        seen.append(event)
+                        self.assertEqual(event["model"], asked)
+                if last == "download_finished":
+                    sizes = [event["data"] for event in seen if event["event"] == "download_progress"]
+                    size = TINY.stat().st_size
+                    self.assertEqual(sizes[-1], {"done": size, "total": size})
+                else:
+                    self.assertIn("no such model", seen[-1]["data"]["error"])
+            connection.close()
+            self.assertEqual(server.generate(name)[0], 200)
+            self.assertEqual(server.ask("DELETE", "/models?model=own")[0], 404)
+            self.assertEqual(server.ask("DELETE", "/models?model=" + name), (200, {"success": True}))
+            self.assertEqual(server.generate(name)[0], 404)
+            self.assertEqual([path.name for path in models.iterdir()], ["own.gguf"])
+
     def test_what_a_server_does_not_pull_is_said(self):
         models = pathlib.Path(self.folder.name) / "models"
         models.mkdir()

@@ -78,6 +78,8 @@ constexpr Operation kOperations[] = {
     {"POST", "/v1/cache/reset", "Cache", "Forgets the stored state", "Reset"},
     {"POST", "/v1/cache/pins", "Cache", "Keeps a stored prefix", "Pin"},
     {"DELETE", "/v1/cache/pins", "Cache", "Releases a kept prefix", "Pin"},
+    {"POST", "/v1/models", "Server", "Fetches a model of the hub", "ModelName"},
+    {"DELETE", "/v1/models", "Server", "Removes a model that was fetched (its name is ?model=)"},
     {"POST", "/v1/models/load", "Server", "Loads a model", "ModelName"},
     {"POST", "/v1/models/unload", "Server", "Puts a model's weights out of memory", "ModelName"},
     {"GET", "/v1/models/sse", "Server", "The states of all models as events", nullptr, kEvents},

@@ -58,6 +58,24 @@ std::string ProgressLine(const std::string& name, uint64_t done, uint64_t total)
   return line + "\n";
 }
 
+// An event of /models/sse, as llama-server writes it.
+std::string DownloadEvent(const std::string& name, std::string_view event,
+                          const std::string& error = "", uint64_t done = 0, uint64_t total = 0) {
+  std::string text = "data: ";
+  JsonWriter json(&text);
+  json.BeginObject().Member("model", name).Member("event", event).Key("data").BeginObject();
+  if (!error.empty()) json.Member("error", error);
+  if (total > 0) json.Member("done", done).Member("total", total);
+  json.EndObject().EndObject();
+  return text + "\n\n";
+}
+
+http::Response Success() {
+  http::Response response;
+  response.body = R"({"success":true})";
+  return response;
+}
+
 // {"model": NAME} (or "name"), as all of Ollama's endpoints have it.
 std::string ReadName(api::Fields* fields) {
   std::string name;
@@ -77,9 +95,16 @@ Status RemoveFromCache(const hub::ModelName& name) {
 
 void ModelPuller::AddRoutes(http::Router* router) {
   router->Add("POST", "/api/pull", http::RunOn::kWorker,
-              [this](const ExchangePtr& exchange) { Pull(exchange); });
+              [this](const ExchangePtr& exchange) { Pull(exchange, /*background=*/false); });
   router->Add("DELETE", "/api/delete", http::RunOn::kWorker,
-              [this](const ExchangePtr& exchange) { Delete(exchange); });
+              [this](const ExchangePtr& exchange) { DeleteNamed(exchange); });
+  for (const std::string path : {"/models", "/v1/models"}) {
+    router->Add("POST", path, http::RunOn::kWorker,
+                [this](const ExchangePtr& exchange) { Pull(exchange, /*background=*/true); });
+    router->Add("DELETE", path, http::RunOn::kWorker, [this](const ExchangePtr& exchange) {
+      Delete(exchange, exchange->request().QueryValue("model"));
+    });
+  }
 }
 
 void ModelPuller::Stop() {
@@ -100,7 +125,7 @@ bool ModelPuller::LetIn(const ExchangePtr& exchange) const {
   return false;
 }
 
-void ModelPuller::Pull(const ExchangePtr& exchange) {
+void ModelPuller::Pull(const ExchangePtr& exchange, bool background) {
   if (!LetIn(exchange)) return;
   const api::Body body = api::ParseBody(*exchange);
   if (body.error) return api::Refuse(exchange, *body.error);
@@ -122,11 +147,12 @@ void ModelPuller::Pull(const ExchangePtr& exchange) {
     return api::Refuse(exchange, {429, "too many models are being pulled; try again later"});
   }
   Job& job = jobs_.emplace_back();
-  job.exchange = exchange;
   job.name = name->ToString();
-  job.stream = stream;
-  if (stream) exchange->StartStream({{"Content-Type", "application/x-ndjson"}});
+  job.stream = stream && !background;
+  if (!background) job.exchange = exchange;
+  if (job.stream) exchange->StartStream({{"Content-Type", "application/x-ndjson"}});
   job.thread = std::thread([this, &job] { Run(&job); });
+  if (background) exchange->Respond(Success());
 }
 
 void ModelPuller::Run(Job* job) {
@@ -137,7 +163,16 @@ void ModelPuller::Run(Job* job) {
   } else {
     Log(LogLevel::kWarning, "the model '" + job->name + "' was not pulled: " + fetched.message());
   }
-  if (job->stream) {
+  Answer(job, fetched);
+  job->exchange.reset();
+  job->done = true;
+}
+
+void ModelPuller::Answer(Job* job, const Status& fetched) {
+  if (job->exchange == nullptr) {
+    fleet_->Tell(fetched.ok() ? DownloadEvent(job->name, "download_finished")
+                              : DownloadEvent(job->name, "download_failed", fetched.message()));
+  } else if (job->stream) {
     std::string line;
     JsonWriter(&line).BeginObject().Member("error", fetched.message()).EndObject();
     job->exchange->Send(fetched.ok() ? StatusLine("success") : line + "\n");
@@ -150,8 +185,6 @@ void ModelPuller::Run(Job* job) {
     api::Refuse(job->exchange, {fetched.code() == StatusCode::kNotFound ? 404 : 500,
                                 "the model was not pulled: " + fetched.message()});
   }
-  job->exchange.reset();
-  job->done = true;
 }
 
 // Into the cache, then into the folder, then into the fleet: what is served is found again.
@@ -162,11 +195,15 @@ Status ModelPuller::Fetch(Job* job) {
   options.say = [](const std::string& line) { Log(LogLevel::kInfo, line); };
   auto told = std::chrono::steady_clock::time_point();
   options.progress = [&](uint64_t done, uint64_t total) {
-    if (job->exchange->abandoned()) job->cancelled = true;
+    if (job->exchange != nullptr && job->exchange->abandoned()) job->cancelled = true;
     const auto now = std::chrono::steady_clock::now();
-    if (!job->stream || (done < total && now - told < kTellEvery)) return;
+    if (done < total && now - told < kTellEvery) return;
     told = now;
-    job->exchange->Send(ProgressLine(job->name, done, total));
+    if (job->exchange == nullptr) {
+      fleet_->Tell(DownloadEvent(job->name, "download_progress", "", done, total));
+    } else if (job->stream) {
+      job->exchange->Send(ProgressLine(job->name, done, total));
+    }
   };
   ServeOptions model = server_;
   REPRISE_ASSIGN(model.model.path, FetchModel(job->name, options));
@@ -184,20 +221,24 @@ Status ModelPuller::Fetch(Job* job) {
   return fleet_->Add(std::move(model));
 }
 
-void ModelPuller::Delete(const ExchangePtr& exchange) {
-  if (!LetIn(exchange)) return;
+void ModelPuller::DeleteNamed(const ExchangePtr& exchange) {
   const api::Body body = api::ParseBody(*exchange);
   if (body.error) return api::Refuse(exchange, *body.error);
   api::Fields fields(body.document->root());
   const std::string text = ReadName(&fields);
   if (!fields.ok()) return api::Refuse(exchange, *fields.error());
+  Delete(exchange, text);
+}
+
+void ModelPuller::Delete(const ExchangePtr& exchange, const std::string& text) {
+  if (!LetIn(exchange)) return;
   const auto name = ParseName(text);
   std::error_code error;
   const std::string file = name.ok() ? HubFilePath(server_.models_dir, *name) : "";
   if (file.empty() || !std::filesystem::exists(file, error)) {
     return api::Refuse(exchange, {404,
                                   "'" + text +
-                                      "' was not pulled here: only models that /api/pull brought "
+                                      "' was not pulled here: only models that the server fetched "
                                       "can be deleted",
                                   "model"});
   }
@@ -210,7 +251,8 @@ void ModelPuller::Delete(const ExchangePtr& exchange) {
   if (!freed.ok()) {
     Log(LogLevel::kWarning, name->ToString() + " stays in the cache: " + freed.message());
   }
-  exchange->Respond(http::Response());
+  // Ollama's clients want no body.
+  exchange->Respond(exchange->request().path == "/api/delete" ? http::Response() : Success());
 }
 
 }  // namespace reprise::cli

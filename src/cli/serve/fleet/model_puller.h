@@ -15,12 +15,14 @@
 
 namespace reprise::cli {
 
-// Ollama's /api/pull and /api/delete for a server of a folder of models: what is pulled lies in the
-// cache that the hub's tools share, a file in the folder names it (model_list.h), and the fleet
-// serves it from then on, without a restart.
+// Ollama's /api/pull and /api/delete, and llama-server's POST and DELETE /models, for a server of a
+// folder of models: what is pulled lies in the cache that the hub's tools share, a file in the
+// folder names it (model_list.h), and the fleet serves it from then on, without a restart.
 //
 // 1. With keys, only an admin's may pull and delete.
-// 2. A pull ends with its client; what has come stays, and the next one continues.
+// 2. A pull of Ollama's ends with its client; what has come stays, and the next one continues. One
+// of
+//    llama-server's is answered at once, and /models/sse says how it goes on.
 // 3. At most kPullsMax at the same time, a thread each.
 //
 // Thread safety: handlers from any thread.
@@ -39,7 +41,7 @@ class ModelPuller {
 
  private:
   struct Job {
-    http::ExchangePtr exchange;
+    http::ExchangePtr exchange;  // null: it was answered
     std::string name;
     bool stream = true;
     std::atomic<bool> cancelled = false;
@@ -48,9 +50,11 @@ class ModelPuller {
   };
 
   bool LetIn(const http::ExchangePtr& exchange) const;
-  void Pull(const http::ExchangePtr& exchange);
-  void Delete(const http::ExchangePtr& exchange);
+  void Pull(const http::ExchangePtr& exchange, bool background);
+  void Delete(const http::ExchangePtr& exchange, const std::string& text);
+  void DeleteNamed(const http::ExchangePtr& exchange);
   void Run(Job* job);
+  void Answer(Job* job, const Status& fetched);
   Status Fetch(Job* job);
 
   const ServeOptions server_;
