@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels_bench [isas] [types] [threads]: speed of matrix products per type and instruction set,
+// kernels_bench [isas] [types] [threads] [rows]: speed of matrix products per type and instruction set,
 // beside what the machine can do. A laboratory, not a test: numbers depend on the neighbours.
 //
 //   decode   one token, weights streamed from memory: GB/s of weights, and of a plain read
 //   prefill  512 tokens, 1024 x 2048 weights: 10^9 multiply-adds per second, and what the same
 //            kernel does on data that stays in the first-level cache
+//
+// With "rows": few tokens, weights from memory, by the kernel of any number of tokens and by that of
+// many: where one should take over from the other.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -145,6 +148,29 @@ void Bench(const cpu::KernelTable& table, const OpContext& context, DType dtype,
   std::fflush(stdout);
 }
 
+void BenchRows(cpu::KernelTable table, ThreadPool& pool, ScratchArena& scratch, DType dtype,
+               const char* isa) {
+  constexpr int64_t kCols = 1024;
+  const int64_t rows = int64_t(96e6 / double(RowBytes(dtype, kCols))) / 256 * 256;
+  cpu::MatrixKernel& kernel = table.matrix[static_cast<int>(dtype)];
+  for (const int tokens : {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 256}) {
+    std::printf("%-12s %-8s %4d rows", isa, std::string(NameOf(dtype)).c_str(), tokens);
+    for (const bool many : {false, true}) {
+      if (many && kernel.run_many == nullptr) continue;
+      kernel.many = many ? 1 : 1 << 30;
+      cpu::CpuBackend backend(&pool, &table);
+      const OpContext context = {&backend, &scratch};
+      Problem problem(context, dtype, tokens < 64 ? rows : rows / 8, kCols, tokens);
+      const double seconds = Quickest(0.1, [&] { problem.Run(context); });
+      std::printf("   %s %7.1f GB/s %8.1f GMAC/s", many ? "many" : "any",
+                  double(problem.matrix.bytes()) / seconds / 1e9,
+                  double(problem.matrix.rows() * kCols) * tokens / seconds / 1e9);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -168,6 +194,10 @@ int Main(int argc, char** argv) {
       }
       const auto table = cpu::BuildTable(upto);
       if (!table.ok()) return 1;
+      if (argc > 4) {
+        BenchRows(*table, pool, scratch, *dtype, isa.c_str());
+        continue;
+      }
       cpu::CpuBackend backend(&pool, &*table);
       const OpContext context = {&backend, &scratch};
       Bench(*table, context, *dtype, isa.c_str(), stream);

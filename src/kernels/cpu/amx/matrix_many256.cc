@@ -72,16 +72,18 @@ void WidenMinima(const W& weights, const uint8_t* block, int row, Widened* out) 
   }
 }
 
+// Half of the weights that are asked for meanwhile.
 template <typename W>
-void Widen(const uint8_t* block, Widened* out) {
+void Widen(const uint8_t* block, Asked* asked, Widened* out) {
   const W weights;
-  PrefetchAhead(block, W::kBytes);
+  constexpr int kAskBytes = W::kBytes / (4 * W::kChunks);
   for (int row = 0; row < 32; row += 16) {
     __m512 d = V::LoadHalves(block + row * 2);
     if (W::kUnit != 1) d = V::Mul(d, V::SetFloat(W::kUnit));
     _mm512_store_ps(out->d + row, d);
     WidenMinima(weights, block, row, out);
     for (int chunk = 0; chunk < W::kChunks; ++chunk) {
+      asked->More<kAskBytes>(kAskBytes);
 #pragma GCC unroll 8
       for (int sub = 0; sub < W::kSubs; ++sub) {
         const int s = chunk * W::kSubs + sub;
@@ -99,11 +101,12 @@ void Widen(const uint8_t* block, Widened* out) {
 
 // sums = activations * weights over a whole block, for one half of the group's rows.
 template <bool kHigh>
-inline void MultiplyHalf(const Widened& w, int row, const int8_t* q, int64_t q_stride,
-                         int32_t* sums) {
+inline void MultiplyHalf(const Widened& w, int row, const int8_t* q, int64_t q_stride, Asked* asked,
+                         int ask_bytes, int32_t* sums) {
   ZeroTile<0>();
   if (kHigh) ZeroTile<1>();
   for (int step = 0; step < 4; ++step) {
+    asked->More<64>(ask_bytes);
     const int at = step * (kDepth / 4) * kUnit4 + row * 4;
     LoadTile<4>(q + step * kDepth, q_stride);
     LoadTile<6>(w.low + at, kUnit4);
@@ -118,12 +121,14 @@ inline void MultiplyHalf(const Widened& w, int row, const int8_t* q, int64_t q_s
 
 // The same for both halves: activations are loaded once.
 template <bool kHigh>
-inline void MultiplyBoth(const Widened& w, const int8_t* q, int64_t q_stride, int32_t* sums) {
+inline void MultiplyBoth(const Widened& w, const int8_t* q, int64_t q_stride, Asked* asked,
+                         int ask_bytes, int32_t* sums) {
   ZeroTile<0>();
   ZeroTile<1>();
   ZeroTile<2>();
   ZeroTile<3>();
   for (int step = 0; step < 4; ++step) {
+    asked->More<64>(ask_bytes);
     const int at = step * (kDepth / 4) * kUnit4;
     LoadTile<4>(q + step * kDepth, q_stride);
     LoadTile<6>(w.low + at, kUnit4);
@@ -149,6 +154,8 @@ struct Tile {
   bool first;  // block of the row: y holds nothing yet
   float* y;
   int64_t y_stride;
+  Asked* asked;  // weights that are asked for meanwhile,
+  int ask_bytes;  // so many with every step
 };
 
 // Scales the integers of one half and adds them to y.
@@ -189,9 +196,9 @@ void RunTile(Widened* w, int rows, const Tile& tile) {
   const QuantisedRows& x = *tile.x;
   const bool both = rows > 16;
   if (both) {
-    MultiplyBoth<!kOneByte<W>>(*w, x.q, x.q_stride, w->sums);
+    MultiplyBoth<!kOneByte<W>>(*w, x.q, x.q_stride, tile.asked, tile.ask_bytes, w->sums);
   } else {
-    MultiplyHalf<!kOneByte<W>>(*w, 0, x.q, x.q_stride, w->sums);
+    MultiplyHalf<!kOneByte<W>>(*w, 0, x.q, x.q_stride, tile.asked, tile.ask_bytes, w->sums);
   }
   // Sums of 32 activations, where a minimum holds for 32.
   alignas(64) int16_t sums32[kTileRows * 8];
@@ -220,22 +227,27 @@ template <typename W>
 void RunMany(const void* group, int rows, int64_t cols, const float*, int64_t,
              const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride) {
   Widened widened;
+  TileResults results;
+  const bool one_tile = tokens <= kTileRows;
+  float* const out = one_tile ? results.y : y;
+  const int64_t out_stride = one_tile ? 32 : y_stride;
+  const int ask_bytes = W::kBytes / (8 * ((tokens + kTileRows - 1) / kTileRows));
   const uint8_t* block = static_cast<const uint8_t*>(group);
-  const int whole = tokens / kTileRows * kTileRows;
-  for (int64_t b = 0; b < cols / 256; ++b) {
-    Widen<W>(block + b * W::kBytes, &widened);
-    if (whole > 0) ConfigureTiles(kTileRows, kDepth);
-    for (int t = 0; t < tokens; t += kTileRows) {
-      if (t == whole) ConfigureTiles(tokens - whole, kDepth);
+  int configured = 0;
+  for (int64_t b = 0; b < cols / 256; ++b, block += W::kBytes) {
+    Asked asked(reinterpret_cast<uintptr_t>(block) + kPrefetchAhead);
+    Widen<W>(block, &asked, &widened);
+    ForTokenTiles(tokens, kDepth, &configured, [&](int t, int count) {
       QuantisedRows x = *quantised;
       x.q += t * x.q_stride + 256 * b;
       x.scale += t * x.scale_stride + b;
       x.sum += t * x.sum_stride + 16 * b;
-      const int count = t == whole ? tokens - whole : kTileRows;
-      RunTile<W>(&widened, rows, {&x, count, b == 0, y + t * y_stride, y_stride});
-    }
+      RunTile<W>(&widened, rows,
+                 {&x, count, b == 0, out + t * out_stride, out_stride, &asked, ask_bytes});
+    });
   }
   ReleaseTiles();
+  if (one_tile) results.Store(rows, tokens, y, y_stride);
 }
 
 template <typename W>

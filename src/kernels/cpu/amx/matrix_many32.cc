@@ -39,7 +39,6 @@ Widened Widen(const uint8_t* block, int blocks, Buffers* buffers) {
   constexpr bool kAsTheyAre = W::kSigned && W::kBytes == 32 * 34;
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* from = block + b * W::kBytes;
-    PrefetchAhead(from, W::kBytes);
     for (int row = 0; row < 32; row += 16) {
       _mm512_store_ps(buffers->d + b * 32 + row, ScaleOf<V, W>(from, row));
       if (W::kMinimum) {
@@ -83,6 +82,9 @@ struct Job {
   bool both;  // halves of the group's rows
   const TokenScales* scales;
   int32_t* sums;  // [halves][kBlocks][tokens][16 rows]
+  // Weights that are asked for meanwhile: so many bytes for a block, by each of three passes.
+  Asked* asked;
+  int ask_bytes;
 
   int32_t* Sums(int b, int half) const { return sums + (half * kBlocks + b) * kTileFloats; }
 };
@@ -100,6 +102,7 @@ inline void MultiplyHalf(const Job& job, int b) {
 template <int kParity>
 inline void MultiplyBlock(const Job& job, int b) {
   LoadTile<4 + kParity>(job.q + 32 * b, job.q_stride);
+  job.asked->More<64>(job.ask_bytes);
   MultiplyHalf<2 * kParity, 4 + kParity, 6, 0>(job, b);
   if (job.both) MultiplyHalf<2 * kParity + 1, 4 + kParity, 7, 1>(job, b);
 }
@@ -144,6 +147,7 @@ inline void FoldHalf(const Job& job, int half, bool first, float* y, int64_t y_s
     const __m512 d = _mm512_load_ps(job.w->d + b * 32 + half * 16);
     const __m512 m = kMinimum ? _mm512_load_ps(job.w->m + b * 32 + half * 16) : d;
     const TokenScales& scales = *job.scales;
+    job.asked->More<64>(job.ask_bytes);
 #pragma GCC unroll 16
     for (int t = 0; t < kTokens; ++t) {
       const __m512 dx = _mm512_set1_ps(scales.scale[t * kBlocks + b]);
@@ -167,30 +171,38 @@ QuantisedRows At(const QuantisedRows& x, int64_t token, int64_t block) {
   return moved;
 }
 
+// Where a tile of tokens goes over some blocks of the group.
+struct Pass {
+  const Widened& w;
+  int rows;
+  int blocks;
+  bool first;
+  int32_t* sums;
+  Asked* asked;
+  int ask_bytes;
+};
+
 // A tile of kTokens tokens: both halves of the group.
 template <bool kMinimum, int kTokens>
-void RunTokens(const Widened& w, int rows, int blocks, bool first, const QuantisedRows& x,
-               int32_t* sums, float* y, int64_t y_stride) {
+void RunTokens(const Pass& pass, const QuantisedRows& x, float* y, int64_t y_stride) {
   TokenScales scales;
-  LoadScales<kMinimum>(x, kTokens, blocks, &scales);
-  const Job job = {&w, x.q, x.q_stride, blocks, rows > 16, &scales, sums};
+  LoadScales<kMinimum>(x, kTokens, pass.blocks, &scales);
+  const Job job = {&pass.w,       x.q,     x.q_stride, pass.blocks,
+                   pass.rows > 16, &scales, pass.sums,  pass.asked, pass.ask_bytes};
   MultiplyBlocks(job);
-  for (int half = 0; half * 16 < rows; ++half) {
-    const int left = rows - half * 16;
+  for (int half = 0; half * 16 < pass.rows; ++half) {
+    const int left = pass.rows - half * 16;
     const __mmask16 mask = left >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << left) - 1);
-    FoldHalf<kMinimum, kTokens>(job, half, first, y + half * 16, y_stride, mask);
+    FoldHalf<kMinimum, kTokens>(job, half, pass.first, y + half * 16, y_stride, mask);
   }
 }
 
-// The last tokens, fewer than 16.
+// So many tokens, at most kTokens.
 template <bool kMinimum, int kTokens>
-void RunRest(const Widened& w, int rows, int blocks, bool first, const QuantisedRows& x, int tokens,
-             int32_t* sums, float* y, int64_t y_stride) {
+void RunTile(const Pass& pass, const QuantisedRows& x, int tokens, float* y, int64_t y_stride) {
   if constexpr (kTokens > 0) {
-    if (tokens == kTokens) {
-      return RunTokens<kMinimum, kTokens>(w, rows, blocks, first, x, sums, y, y_stride);
-    }
-    RunRest<kMinimum, kTokens - 1>(w, rows, blocks, first, x, tokens, sums, y, y_stride);
+    if (tokens == kTokens) return RunTokens<kMinimum, kTokens>(pass, x, y, y_stride);
+    RunTile<kMinimum, kTokens - 1>(pass, x, tokens, y, y_stride);
   }
 }
 
@@ -198,26 +210,26 @@ template <typename W>
 void RunMany(const void* group, int rows, int64_t cols, const float*, int64_t,
              const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride) {
   Buffers buffers;
+  TileResults results;
+  const bool one_tile = tokens <= kTileRows;
+  float* const out = one_tile ? results.y : y;
+  const int64_t out_stride = one_tile ? 32 : y_stride;
+  const int tiles = (tokens + kTileRows - 1) / kTileRows;
   const int64_t blocks = cols / 32;
-  const uint8_t* block = static_cast<const uint8_t*>(group);
-  const int whole = tokens / kTileRows * kTileRows;
+  int configured = 0;
   for (int64_t b = 0; b < blocks; b += kBlocks) {
+    const uint8_t* const block = static_cast<const uint8_t*>(group) + b * W::kBytes;
     const int count = static_cast<int>(blocks - b < kBlocks ? blocks - b : kBlocks);
-    const Widened w = Widen<W>(block + b * W::kBytes, count, &buffers);
-    if (whole > 0) ConfigureTiles(kTileRows, 32);
-    for (int t = 0; t < tokens; t += kTileRows) {
-      if (t == whole) ConfigureTiles(tokens - whole, 32);
+    const Widened w = Widen<W>(block, count, &buffers);
+    Asked asked(reinterpret_cast<uintptr_t>(block) + kPrefetchAhead);
+    const Pass pass = {w, rows, count, b == 0, buffers.sums, &asked, W::kBytes / (3 * tiles)};
+    ForTokenTiles(tokens, 32, &configured, [&](int t, int of_tile) {
       const QuantisedRows x = At(*quantised, t, b);
-      float* out = y + t * y_stride;
-      if (t < whole) {
-        RunTokens<W::kMinimum, kTileRows>(w, rows, count, b == 0, x, buffers.sums, out, y_stride);
-      } else {
-        RunRest<W::kMinimum, kTileRows - 1>(w, rows, count, b == 0, x, tokens - t, buffers.sums,
-                                            out, y_stride);
-      }
-    }
+      RunTile<W::kMinimum, kTileRows>(pass, x, of_tile, out + t * out_stride, out_stride);
+    });
   }
   ReleaseTiles();
+  if (one_tile) results.Store(rows, tokens, y, y_stride);
 }
 
 template <typename W>

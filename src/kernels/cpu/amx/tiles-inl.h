@@ -37,6 +37,34 @@ inline void ConfigureTiles(int tokens, int depth) {
 }
 inline void ReleaseTiles() { asm volatile("tilerelease"); }
 
+// Calls run(first token, tokens) for tiles of 16 tokens and the last ones, with tiles configured
+// for them. `configured` is the number of tokens that they are configured for, at first 0.
+template <typename Run>
+inline void ForTokenTiles(int tokens, int depth, int* configured, const Run& run) {
+  for (int t = 0; t < tokens; t += kTileRows) {
+    const int count = tokens - t < kTileRows ? tokens - t : kTileRows;
+    if (count != *configured) ConfigureTiles(count, depth);
+    *configured = count;
+    run(t, count);
+  }
+}
+
+// Results of one tile of tokens, [tokens][32 rows]: in their rows they would share cache sets.
+struct TileResults {
+  alignas(64) float y[kTileRows * 32];
+
+  void Store(int rows, int tokens, float* to, int64_t stride) const {
+    for (int half = 0; half * 16 < rows; ++half) {
+      const int left = rows - half * 16;
+      const __mmask16 mask = left >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << left) - 1);
+      for (int t = 0; t < tokens; ++t) {
+        const __m512 of_token = _mm512_load_ps(y + t * 32 + half * 16);
+        _mm512_mask_storeu_ps(to + t * stride + half * 16, mask, of_token);
+      }
+    }
+  }
+};
+
 template <int kTile>
 inline void LoadTile(const void* base, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(base), "r"(stride), "n"(kTile) : "memory");

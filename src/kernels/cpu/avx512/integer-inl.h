@@ -16,6 +16,7 @@ struct IntegerAvx512 {
   static constexpr int kTokens32 = 4;  // in a tile, by block size
   static constexpr int kTokens256 = 3;
   static constexpr int kSignedBias = 0;
+  static constexpr bool kPairSums = true;
   // Of rows in a tile.
   static constexpr int VectorsFor(int) { return 2; }
 
@@ -48,6 +49,9 @@ struct IntegerAvx512 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load16(table)), index);
   }
 
+  // Sums of two products of unsigned w and signed a in every half of a lane, and of such sums.
+  static Int PairProducts(Int w, Int a) { return _mm512_maddubs_epi16(w, a); }
+  static Int AddHalves(Int a, Int b) { return _mm512_add_epi16(a, b); }
   // acc + sum of the four products of a lane, exact: w unsigned and at most 128, a signed
   // and at least -127: two products fit 16 bits.
   static Int Dot(Int acc, Int w, Int a) {

@@ -11,6 +11,7 @@ struct IntegerVnni : IntegerAvx512 {
   static constexpr int kTokens32 = 6;
   static constexpr int kTokens256 = 4;
   static constexpr int kSignedBias = 128;
+  static constexpr bool kPairSums = false;
 
   static Int Dot(Int acc, Int w, Int a) { return _mm512_dpbusd_epi32(acc, w, a); }
   // w + 128 is unsigned; the tile takes 128 * sum(a) off.

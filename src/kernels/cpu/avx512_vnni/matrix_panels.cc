@@ -79,11 +79,11 @@ void RunPanels(const void* group, int rows, int64_t cols, const float*, int64_t,
   for (int64_t col = 0; col < cols; col += 256 * kBlocks) {
     const int64_t left = (cols - col) / 256;
     const int count = left < kBlocks ? static_cast<int>(left) : kBlocks;
+    const uintptr_t ask = reinterpret_cast<uintptr_t>(block) + kPrefetchAhead;
     for (int i = 0; i < count; ++i, block += W::kBytes) {
-      PrefetchAhead(block, W::kBytes);
       MakePanel<W>(block, panel + i * Panel::kBytes);
     }
-    const Span span = {panel, rows, 256 * count, false, col > 0};
+    const Span span = {panel, rows, 256 * count, col > 0, ask, count * W::kBytes};
     RunSpan<V, Panel>(span, x, tokens, y, y_stride);
     x.q += 256 * count;
     x.scale += count;

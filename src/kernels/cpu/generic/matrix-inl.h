@@ -17,9 +17,10 @@ namespace {
 struct Output {
   float* y;  // of the tile's first row and token
   int64_t stride;
-  int rows;           // of the tile that exist, may be <= 0
-  bool stream;        // the weights come from memory: this is the group's first tile
-  bool more = false;  // y holds the sum over the blocks before
+  int rows;       // of the tile that exist, may be <= 0
+  bool more;      // y holds the sum over the blocks before
+  uintptr_t ask;  // what is asked for meanwhile begins here;
+  int ask_bytes;  // so much of it with every block
 };
 
 template <typename V, int kVectors, int kTokens>
@@ -58,6 +59,7 @@ void Tile32(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& 
   for (auto& of_token : acc) {
     for (Float& a : of_token) a = V::Zero();
   }
+  Asked asked(out.ask);
   int32_t correction[kTokens][kBlocksAtOnce];
   for (int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
     const int64_t left = blocks - first;
@@ -67,7 +69,7 @@ void Tile32(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& 
       for (int b = 0; b < count; ++b) correction[t][b] = -Bias<V, W>() * sum[b];
     }
     for (int b = 0; b < count; ++b, block += W::kBytes) {
-      if (out.stream) PrefetchAhead(block, W::kBytes);
+      asked.More<W::kBytes>(out.ask_bytes);
       const int8_t* q = x.q + 32 * (first + b);
       Int dot[kTokens][kVectors];
       for (int t = 0; t < kTokens; ++t) {
@@ -129,6 +131,77 @@ inline void FoldMinima(const W& weights, const uint8_t* block, int row, int64_t 
   }
 }
 
+// Whether products of two are summed in 16 bits as long as they fit, and meet the scale there: for
+// instruction sets that have no sum of four products. kMost is the largest value of a weight as it
+// is read, kOffset what it is too large by.
+template <typename V, typename W>
+constexpr bool SumsPairs() {
+  if constexpr (requires { W::kMost; }) return V::kPairSums;
+  return false;
+}
+
+// A sub-block of such a type: sums of the steps that fit, times the scale; `correction` is half of
+// what the offset adds, twice.
+template <typename V, typename W, int kVectors, int kTokens>
+inline void AddPairSums(const W& weights, const uint8_t* block, int row, int chunk, int sub,
+                        const int8_t* q, int64_t q_stride,
+                        const int32_t (&correction)[kTokens][16],
+                        typename V::Int (&total)[kTokens][kVectors]) {
+  using Int = typename V::Int;
+  constexpr int kSteps = W::kSub / 4;
+  constexpr int kFitting = 32767 / (2 * 127 * W::kMost);
+  constexpr int kAtOnce = kFitting < kSteps ? kFitting : kSteps;
+  static_assert(kSteps % kAtOnce == 0 && W::kOffset % 2 == 0 && W::kOffset / 2 * 127 * 16 < 32768);
+  const int s = chunk * W::kSubs + sub;
+  Int scale[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    const Int of_rows = weights.Scale(block, row + v * V::kLanes, s);
+    const Int low = V::And(of_rows, V::Set(0xFFFF));
+    scale[v] = V::Or(low, V::template ShiftLeft<16>(of_rows));
+  }
+#pragma GCC unroll 4
+  for (int first = 0; first < kSteps; first += kAtOnce) {
+    Int sum[kTokens][kVectors];
+#pragma GCC unroll 8
+    for (int i = first; i < first + kAtOnce; ++i) {
+      Int w[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        w[v] = weights.Step(block, row + v * V::kLanes, chunk, sub, i);
+      }
+      for (int t = 0; t < kTokens; ++t) {
+        const Int a = V::Broadcast(q + t * q_stride + s * W::kSub + 4 * i);
+        for (int v = 0; v < kVectors; ++v) {
+          const Int pairs = V::PairProducts(w[v], a);
+          sum[t][v] = i == first ? pairs : V::AddHalves(sum[t][v], pairs);
+        }
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      for (int v = 0; v < kVectors; ++v) {
+        total[t][v] = V::DotPairs(total[t][v], sum[t][v], scale[v]);
+      }
+    }
+  }
+  for (int t = 0; t < kTokens && W::kOffset != 0; ++t) {
+    const Int offset = V::Set(correction[t][s]);
+    for (int v = 0; v < kVectors; ++v) total[t][v] = V::DotPairs(total[t][v], offset, scale[v]);
+  }
+}
+
+// Corrections of the sub-blocks of one block.
+template <typename V, typename W>
+inline void Correct(const int16_t* sum, int32_t (&correction)[16]) {
+  for (int s = 0; s < 256 / W::kSub && Bias<V, W>() != 0; ++s) {
+    const int total = W::kSub == 16 ? sum[s] : sum[2 * s] + sum[2 * s + 1];
+    if constexpr (SumsPairs<V, W>()) {
+      const auto half = static_cast<uint16_t>(-W::kOffset / 2 * total);
+      correction[s] = static_cast<int32_t>(half * 0x10001u);
+    } else {
+      correction[s] = -Bias<V, W>() * total;
+    }
+  }
+}
+
 // One sub-block: scale * dot added to `total`.
 template <typename V, typename W, int kVectors, int kTokens>
 inline void AddSubBlock(const W& weights, const uint8_t* block, int row, int chunk, int sub,
@@ -169,6 +242,17 @@ inline typename V::Float ScaleOf256(const uint8_t* block, int row) {
   }
 }
 
+// Asks for the activations that the next tile of as many tokens meets in the same block: in a panel
+// of few blocks their rows are too short for the hardware to see where they go.
+template <int kTokens>
+inline void AskActivations(const QuantisedRows& x, int64_t b) {
+  for (int t = 0; t < kTokens; ++t) {
+    const int8_t* const q = x.q + (kTokens + t) * x.q_stride + 256 * b;
+    for (int i = 0; i < 256; i += 64) __builtin_prefetch(q + i, 0, 3);
+    __builtin_prefetch(x.sum + (kTokens + t) * x.sum_stride + 16 * b, 0, 3);
+  }
+}
+
 template <typename V, typename W, int kVectors, int kTokens>
 void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& x,
              const Output& out) {
@@ -182,26 +266,28 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
       acc[t][v] = out.more ? V::LoadRows(out.y + t * out.stride + v * V::kLanes, left) : V::Zero();
     }
   }
+  Asked asked(out.ask);
   int32_t correction[kTokens][16];
   for (int64_t b = 0; b < blocks; ++b, block += W::kBytes) {
-    for (int t = 0; t < kTokens && Bias<V, W>() != 0; ++t) {
-      const int16_t* sum = x.sum + t * x.sum_stride + 16 * b;
-      for (int s = 0; s < 256 / W::kSub; ++s) {
-        const int total = W::kSub == 16 ? sum[s] : sum[2 * s] + sum[2 * s + 1];
-        correction[t][s] = -Bias<V, W>() * total;
-      }
+    for (int t = 0; t < kTokens; ++t) {
+      Correct<V, W>(x.sum + t * x.sum_stride + 16 * b, correction[t]);
     }
+    if constexpr (kTokens == V::kTokens256) AskActivations<kTokens>(x, b);
     Int total[kTokens][kVectors];
     for (auto& of_token : total) {
       for (Int& i : of_token) i = V::Set(0);
     }
-    constexpr int kChunkBytes = W::kBytes / W::kChunks;
     for (int chunk = 0; chunk < W::kChunks; ++chunk) {
-      if (out.stream) PrefetchAhead(block + chunk * kChunkBytes, kChunkBytes);
+      asked.More<W::kBytes / W::kChunks>(out.ask_bytes / W::kChunks);
 #pragma GCC unroll 8
       for (int sub = 0; sub < W::kSubs; ++sub) {
-        AddSubBlock<V, W, kVectors, kTokens>(weights, block, row, chunk, sub, x.q + 256 * b,
-                                             x.q_stride, correction, total);
+        if constexpr (SumsPairs<V, W>()) {
+          AddPairSums<V, W, kVectors, kTokens>(weights, block, row, chunk, sub, x.q + 256 * b,
+                                               x.q_stride, correction, total);
+        } else {
+          AddSubBlock<V, W, kVectors, kTokens>(weights, block, row, chunk, sub, x.q + 256 * b,
+                                               x.q_stride, correction, total);
+        }
       }
     }
     for (int v = 0; v < kVectors; ++v) {

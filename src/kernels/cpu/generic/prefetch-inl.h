@@ -17,5 +17,28 @@ inline void PrefetchAhead(const uint8_t* p, int bytes) {
   }
 }
 
+// The same of memory that is named by where it begins, a piece at a time: what is left of a line
+// that was asked for is not asked for again.
+class Asked {
+ public:
+  explicit Asked(uintptr_t begin) : until_(begin), line_(begin) {}
+  // Most often kMost, or nothing.
+  template <int kMost>
+  void More(int bytes) {
+    until_ += uintptr_t(bytes);
+    if (bytes == kMost) {
+      for (int i = 0; i < kMost; i += 64) Ask(line_ + uintptr_t(i));
+      line_ = until_;
+    }
+    for (; line_ < until_; line_ += 64) Ask(line_);
+  }
+
+ private:
+  static void Ask(uintptr_t at) { __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 3); }
+
+  uintptr_t until_;
+  uintptr_t line_;
+};
+
 }  // namespace
 }  // namespace reprise::cpu

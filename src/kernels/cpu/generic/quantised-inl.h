@@ -17,55 +17,63 @@ struct Span {
   const uint8_t* blocks;
   int rows;
   int64_t cols;
-  bool stream;  // from memory, when they are first read
-  bool more;    // y holds the sum over the blocks before
+  bool more;        // y holds the sum over the blocks before
+  uintptr_t ask;    // what is asked for meanwhile, evenly over all tiles of tokens
+  int64_t ask_bytes;
 };
 
 // kTokens tokens against all rows.
 template <typename V, typename W, int kTokens>
-inline void RunTokens(const Span& span, const QuantisedRows& x, bool first, float* y,
-                      int64_t y_stride) {
+inline void RunTokens(const Span& span, const QuantisedRows& x, float* y, int64_t y_stride) {
   constexpr int kVectors = V::VectorsFor(kTokens);
+  const int64_t blocks = span.cols / W::kBlock;
   for (int row = 0; row < span.rows; row += kVectors * V::kLanes) {
-    const Output out = {y + row, y_stride, span.rows - row, span.stream && first && row == 0,
-                        span.more};
+    const int ask_bytes = row == 0 ? static_cast<int>(span.ask_bytes / blocks) : 0;
+    const Output out = {y + row, y_stride, span.rows - row, span.more, span.ask, ask_bytes};
     if constexpr (W::kBlock == 32) {
-      Tile32<V, W, kVectors, kTokens>(span.blocks, row, span.cols / 32, x, out);
+      Tile32<V, W, kVectors, kTokens>(span.blocks, row, blocks, x, out);
     } else {
-      Tile256<V, W, kVectors, kTokens>(span.blocks, row, span.cols / 256, x, out);
+      Tile256<V, W, kVectors, kTokens>(span.blocks, row, blocks, x, out);
     }
   }
 }
 
 // The last tokens, at most kTokens.
 template <typename V, typename W, int kTokens>
-void RunRest(const Span& span, const QuantisedRows& x, int tokens, bool first, float* y,
-             int64_t y_stride) {
+void RunRest(const Span& span, const QuantisedRows& x, int tokens, float* y, int64_t y_stride) {
   if constexpr (kTokens > 0) {
-    if (tokens == kTokens) return RunTokens<V, W, kTokens>(span, x, first, y, y_stride);
-    RunRest<V, W, kTokens - 1>(span, x, tokens, first, y, y_stride);
+    if (tokens == kTokens) return RunTokens<V, W, kTokens>(span, x, y, y_stride);
+    RunRest<V, W, kTokens - 1>(span, x, tokens, y, y_stride);
   }
 }
 
 template <typename V, typename W>
-inline void RunSpan(const Span& span, QuantisedRows x, int tokens, float* y, int64_t y_stride) {
+inline void RunSpan(Span span, QuantisedRows x, int tokens, float* y, int64_t y_stride) {
   constexpr int kTokens = W::kBlock == 32 ? V::kTokens32 : V::kTokens256;
+  span.ask_bytes /= (tokens + kTokens - 1) / kTokens;
   int t = 0;
   for (; t + kTokens <= tokens; t += kTokens) {
-    RunTokens<V, W, kTokens>(span, x, t == 0, y + t * y_stride, y_stride);
+    RunTokens<V, W, kTokens>(span, x, y + t * y_stride, y_stride);
+    span.ask += uintptr_t(span.ask_bytes);
     x.q += kTokens * x.q_stride;
     x.scale += kTokens * x.scale_stride;
     x.sum += kTokens * x.sum_stride;
   }
   if (t == tokens) return;
-  RunRest<V, W, kTokens - 1>(span, x, tokens - t, t == 0, y + t * y_stride, y_stride);
+  RunRest<V, W, kTokens - 1>(span, x, tokens - t, y + t * y_stride, y_stride);
 }
 
 // MatrixKernel::run for a quantised type.
 template <typename V, typename W>
 void RunQuantised(const void* group, int rows, int64_t cols, const float*, int64_t,
                   const QuantisedRows* x, int tokens, float* y, int64_t y_stride) {
-  const Span span = {static_cast<const uint8_t*>(group), rows, cols, true, false};
+  // One tile of tokens reads weights as they come. Of several the first does, and memory would rest
+  // while the others use what it brought: all of them ask for the next group.
+  constexpr int kTokens = W::kBlock == 32 ? V::kTokens32 : V::kTokens256;
+  const int64_t bytes = cols / W::kBlock * W::kBytes;
+  const int64_t distance = tokens > kTokens && bytes > kPrefetchAhead ? bytes : kPrefetchAhead;
+  const uintptr_t ask = reinterpret_cast<uintptr_t>(group) + uintptr_t(distance);
+  const Span span = {static_cast<const uint8_t*>(group), rows, cols, false, ask, bytes};
   RunSpan<V, W>(span, *x, tokens, y, y_stride);
 }
 
@@ -82,11 +90,11 @@ void RunWidened(const void* group, int rows, int64_t cols, const float*, int64_t
   for (int64_t col = 0; col < cols; col += 256 * kBlocks) {
     const int64_t left = (cols - col) / 256;
     const int count = left < kBlocks ? static_cast<int>(left) : kBlocks;
+    const uintptr_t ask = reinterpret_cast<uintptr_t>(block) + kPrefetchAhead;
     for (int i = 0; i < count; ++i, block += W::kBytes) {
-      PrefetchAhead(block, W::kBytes);
       Widen<V, W>(block, panel + i * Wide::kBytes);
     }
-    const Span span = {panel, rows, 256 * count, false, col > 0};
+    const Span span = {panel, rows, 256 * count, col > 0, ask, count * W::kBytes};
     RunSpan<V, Wide>(span, x, tokens, y, y_stride);
     x.q += 256 * count;
     x.scale += count;

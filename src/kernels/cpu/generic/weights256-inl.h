@@ -42,6 +42,7 @@ struct WeightsQ4_K {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
   static constexpr int kOffset = 0;
+  static constexpr int kMost = 15;
   static constexpr int kChunks = 4, kSubs = 2, kSub = 32;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
     const uint8_t* qs = block + 2 * kUnit2 + 12 * kUnit1;
@@ -65,6 +66,7 @@ struct WeightsQ5_K {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
   static constexpr int kOffset = 0;
+  static constexpr int kMost = 31;
   static constexpr int kChunks = 4, kSubs = 2, kSub = 32;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
     const uint8_t* qh = block + 2 * kUnit2 + 12 * kUnit1;
@@ -99,6 +101,7 @@ struct WeightsQ2_K {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
   static constexpr int kOffset = 0;
+  static constexpr int kMost = 3;
   static constexpr int kChunks = 2, kSubs = 8, kSub = 16;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
     return TwoBitStep<V>(block + 2 * kUnit2 + 16 * kUnit1, row, chunk, sub, i);
@@ -123,6 +126,7 @@ struct WeightsQ3_K {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = false;
   static constexpr int kOffset = 4;
+  static constexpr int kMost = 7;
   static constexpr int kChunks = 2, kSubs = 8, kSub = 16;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
     const uint8_t* hmask = block + kUnit2 + 12 * kUnit1;
@@ -150,6 +154,7 @@ struct WeightsQ6_K {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = false;
   static constexpr int kOffset = 32;
+  static constexpr int kMost = 63;
   static constexpr int kChunks = 2, kSubs = 8, kSub = 16;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
     const uint8_t* ql = block + kUnit2 + 16 * kUnit1;
