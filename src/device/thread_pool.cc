@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "device/processors.h"
 
@@ -16,6 +18,8 @@ constexpr int kSpins = 4000;
 // The caller waits for its workers with patience: a worker that lost its CPU to another process
 // must get it back, and a caller that spins on the same CPU would keep it away.
 constexpr int kSpinsBeforeYield = 20000;
+
+constexpr size_t kLine = 64;
 
 constexpr uint64_t kOpen = uint64_t{1} << 31;
 constexpr uint64_t kInside = kOpen - 1;
@@ -40,7 +44,8 @@ void Bind(pthread_t thread, const std::vector<int>& cpus) {
 }  // namespace
 
 ThreadPool::ThreadPool(int thread_count)
-    : thread_count_(thread_count > 0 ? thread_count : DefaultThreads(FindProcessors())) {
+    : thread_count_(thread_count > 0 ? thread_count : DefaultThreads(FindProcessors())),
+      ahead_(size_t(thread_count_)) {
   const Processors processors = FindProcessors();
   for (int thread = 1; thread < thread_count_; ++thread) {
     threads_.emplace_back([this, thread] { Work(thread); });
@@ -77,19 +82,34 @@ void ThreadPool::RunErased(Erased call, const void* function) {
   }
 }
 
-void ThreadPool::Work(int thread) {
-  uint32_t seen = 0;
-  for (;;) {
-    int spins = 0;
-    while (generation_.load(std::memory_order_acquire) == seen) {
-      if (++spins < kSpins) {
-        Pause();
-        continue;
-      }
+// Until the generation is another than `seen`. What is expected is asked for a few lines at a time:
+// the work that comes must not wait for it.
+void ThreadPool::Wait(uint32_t seen, std::span<const std::byte>* expected) {
+  constexpr size_t kAtOnce = 8 * kLine;
+  int spins = 0;
+  while (generation_.load(std::memory_order_acquire) == seen) {
+    if (!expected->empty()) {
+      const size_t bytes = std::min(expected->size(), kAtOnce);
+      for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(expected->data() + at, 0, 2);
+      *expected = expected->subspan(bytes);
+    } else if (++spins < kSpins) {
+      Pause();
+    } else {
       sleepers_.fetch_add(1);
       generation_.wait(seen);
       sleepers_.fetch_sub(1);
     }
+  }
+}
+
+void ThreadPool::Work(int thread) {
+  uint32_t seen = 0;
+  std::span<const std::byte> expected;
+  for (;;) {
+    Ahead& ahead = ahead_[size_t(thread)];
+    const std::byte* const begin = ahead.begin.exchange(nullptr, std::memory_order_acquire);
+    if (begin != nullptr) expected = {begin, ahead.bytes.load(std::memory_order_relaxed)};
+    Wait(seen, &expected);
     if (stop_.load()) return;
     seen = generation_.load(std::memory_order_acquire);
     uint64_t door = door_.load(std::memory_order_acquire);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,15 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return thread_count_; }
+
+  // What worker `thread` reads first in a later Run: while it waits after the next one, it asks for
+  // that memory, so that the bus has no rest between two ops. A hint: nothing is read, and any
+  // address will do.
+  void Expect(int thread, const std::byte* begin, size_t bytes) {
+    Ahead& ahead = ahead_[size_t(thread)];
+    ahead.bytes.store(bytes, std::memory_order_relaxed);
+    ahead.begin.store(begin, std::memory_order_release);
+  }
 
   // Calls function(0) on this thread and function(thread) on every worker that is there in time,
   // and returns when all who began are done. A worker that has lost its CPU to another process is
@@ -64,9 +75,15 @@ class ThreadPool {
 
  private:
   using Erased = void (*)(const void* function, int thread);
+  // What a worker expects; null: nothing new.
+  struct alignas(64) Ahead {
+    std::atomic<const std::byte*> begin{nullptr};
+    std::atomic<size_t> bytes{0};
+  };
 
   void RunErased(Erased call, const void* function);
   void Work(int thread);
+  void Wait(uint32_t seen, std::span<const std::byte>* expected);
 
   const int thread_count_;
   Erased call_ = nullptr;
@@ -79,6 +96,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint64_t> door_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
+  std::vector<Ahead> ahead_;  // [thread_count_]
   std::vector<std::thread> threads_;
 };
 

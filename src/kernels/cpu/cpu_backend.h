@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/products/product_order.h"
 #include "kernels/cpu/table.h"
 #include "tensor/kv_row.h"
 
@@ -143,6 +144,7 @@ class CpuBackend final : public Backend {
   const KernelTable* const table_;
   DeviceMemory* const memory_;
   StateSizes sizes_max_;
+  ProductOrder order_;
 };
 
 }  // namespace reprise::cpu

@@ -6,8 +6,10 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/products/product_order.h"
 #include "kernels/cpu/scratch_span.h"
 #include "kernels/cpu/table.h"
+#include "kernels/cpu/tasks.h"
 #include "kernels/raw_rows.h"
 
 namespace reprise::cpu {
@@ -30,6 +32,8 @@ constexpr int64_t kTokenBlockBytes = 1 << 20;
 // Bytes of weights that a thread takes at a time when a step has few tokens: large enough to
 // stream, small enough to even out threads that lose their CPU for a while.
 constexpr int64_t kUnitBytes = 64 << 10;
+// Steps of so many tokens read their weights from memory: what comes next is asked for ahead.
+constexpr int64_t kStreamedTokens = 32;
 // Up to here, every thread quantises all activations for itself: that is quicker than a barrier.
 constexpr int64_t kPrivateElements = 8192;
 
@@ -83,7 +87,8 @@ class ProjectJob {
  public:
   ProjectJob(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
              std::span<const ProductGroup> groups);
-  void Run();
+  // Where it may be that weights come from memory, `order` has the threads ask ahead; or null.
+  void Run(ProductOrder* order);
 
  private:
   static constexpr int kFormats = 3;
@@ -97,9 +102,13 @@ class ProjectJob {
     int64_t first_unit = 0;
     int64_t first_row = 0;  // in the rows of all inputs, one after another
   };
-  struct alignas(64) Range {
-    std::atomic<int64_t> next;
-    int64_t end;
+  // Some row groups of a product.
+  struct Unit {
+    const Input* input = nullptr;
+    const Product* product = nullptr;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t token = 0;  // the first of its block
   };
 
   static Input MakeInput(const ProductGroup& group);
@@ -111,29 +120,30 @@ class ProjectJob {
   }
   void Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* buffers) const;
   void Work(int thread);
-  void RunUnit(int64_t unit, const QuantisedBuffer* buffers) const;
-  void RunGroups(const Input& input, const Product& product, int64_t begin, int64_t end,
-                 int64_t token, const QuantisedBuffer* buffers) const;
+  void NoteOrder(ProductOrder* order) const;
+  Unit UnitAt(int64_t unit) const;
+  void RunUnit(const Unit& unit, const QuantisedBuffer* buffers) const;
 
   ThreadPool& pool_;
   const KernelTable& table_;
   const std::span<Input> inputs_;
   int64_t rows_ = 0;
+  int64_t units_ = 0;
   bool private_ = false;                // each thread has its own quantised copy
   std::span<QuantisedBuffer> buffers_;  // [copies][inputs][kFormats]
-  std::span<Range> ranges_;             // [threads]
+  std::span<const std::byte*> starts_;  // [threads], room for what each thread reads first
+  TaskRanges ranges_;                   // of units
 };
 
 ProjectJob::ProjectJob(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
                        std::span<const ProductGroup> groups)
     : pool_(pool), table_(table), inputs_(MakeSpan<Input>(scratch, groups.size())) {
-  int64_t units = 0;
   int64_t elements = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
     Input& input = inputs_[i] = MakeInput(groups[i]);
-    input.first_unit = units;
+    input.first_unit = units_;
     input.first_row = rows_;
-    units += input.block_units * ((input.x.rows + input.block_tokens - 1) / input.block_tokens);
+    units_ += input.block_units * ((input.x.rows + input.block_tokens - 1) / input.block_tokens);
     rows_ += input.x.rows;
     elements += input.x.rows * input.x.cols;
   }
@@ -150,12 +160,8 @@ ProjectJob::ProjectJob(ThreadPool& pool, const KernelTable& table, ScratchArena&
           AllocateQuantised(scratch, static_cast<ActivationFormat>(f), input.x.rows, input.x.cols);
     }
   }
-  ranges_ = MakeSpan<Range>(scratch, size_t(threads));
-  for (int thread = 0; thread < threads; ++thread) {
-    Range& range = ranges_[size_t(thread)];
-    range.next.store(units * thread / threads, std::memory_order_relaxed);
-    range.end = units * (thread + 1) / threads;
-  }
+  ranges_ = TaskRanges(MakeSpan<TaskRanges::Range>(scratch, size_t(threads)), units_);
+  starts_ = MakeSpan<const std::byte*>(scratch, size_t(threads));
 }
 
 ProjectJob::Input ProjectJob::MakeInput(const ProductGroup& group) {
@@ -200,34 +206,38 @@ void ProjectJob::Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* b
   }
 }
 
-void ProjectJob::Run() {
+void ProjectJob::NoteOrder(ProductOrder* order) const {
+  if (order == nullptr || units_ == 0) return;
+  if (rows_ > kStreamedTokens) return order->Break();
+  const int64_t threads = pool_.size();
+  for (int64_t thread = 0; thread < threads; ++thread) {
+    const int64_t first = TaskRanges::FirstOf(units_, threads, thread);
+    const Unit unit = UnitAt(std::min(first, units_ - 1));
+    starts_[size_t(thread)] = unit.product->weight.group(unit.begin);
+  }
+  order->Begin(inputs_.front().products.front().weight.groups, starts_, pool_);
+}
+
+void ProjectJob::Run(ProductOrder* order) {
   if (!private_) {
     pool_.ParallelFor(
         rows_, 1, [this](int64_t begin, int64_t end) { Quantise(begin, end, buffers_.data()); });
   }
+  NoteOrder(order);
   pool_.Run([this](int thread) { Work(thread); });
 }
 
 void ProjectJob::Work(int thread) {
   QuantisedBuffer* buffers = BuffersFor(thread);
   if (private_) Quantise(0, rows_, buffers);
-  const int threads = pool_.size();
-  for (int i = 0; i < threads; ++i) {
-    Range& range = ranges_[size_t((thread + i) % threads)];
-    for (;;) {
-      const int64_t unit = range.next.fetch_add(1, std::memory_order_relaxed);
-      if (unit >= range.end) break;
-      RunUnit(unit, buffers);
-    }
-  }
+  ranges_.Take(thread, [&](int64_t unit, int64_t) { RunUnit(UnitAt(unit), buffers); });
 }
 
-void ProjectJob::RunUnit(int64_t unit, const QuantisedBuffer* buffers) const {
+ProjectJob::Unit ProjectJob::UnitAt(int64_t unit) const {
   const auto behind = std::upper_bound(
       inputs_.begin(), inputs_.end(), unit,
       [](int64_t wanted, const Input& candidate) { return wanted < candidate.first_unit; });
   const Input& input = *(behind - 1);
-  buffers += size_t(&input - inputs_.data()) * kFormats;
   unit -= input.first_unit;
   const int64_t token = unit / input.block_units * input.block_tokens;
   unit %= input.block_units;
@@ -237,23 +247,26 @@ void ProjectJob::RunUnit(int64_t unit, const QuantisedBuffer* buffers) const {
     if (unit < count) {
       const int64_t groups = UnitGroups(weight, input.x.rows);
       const int64_t end = std::min((unit + 1) * groups, weight.group_count);
-      return RunGroups(input, product, unit * groups, end, token, buffers);
+      return {&input, &product, unit * groups, end, token};
     }
     unit -= count;
   }
+  return {};
 }
 
-void ProjectJob::RunGroups(const Input& input, const Product& product, int64_t begin, int64_t end,
-                           int64_t token, const QuantisedBuffer* buffers) const {
+void ProjectJob::RunUnit(const Unit& unit, const QuantisedBuffer* buffers) const {
+  const Product& product = *unit.product;
+  const int64_t token = unit.token;
   const PackedSlice& weight = product.weight;
   const MatrixKernel& kernel = *weight.kernel;
-  const ConstRows& x = input.x;
-  const int tokens = static_cast<int>(std::min(input.block_tokens, x.rows - token));
+  const ConstRows& x = unit.input->x;
+  const int tokens = static_cast<int>(std::min(unit.input->block_tokens, x.rows - token));
+  buffers += size_t(unit.input - inputs_.data()) * kFormats;
   const QuantisedRows quantised =
       AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);
   const bool many = kernel.run_many != nullptr && tokens >= kernel.many;
   const MatrixRun run = many ? kernel.run_many : kernel.run;
-  for (int64_t group = begin; group < end; ++group) {
+  for (int64_t group = unit.begin; group < unit.end; ++group) {
     const int64_t row = group * kernel.group_rows;
     const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows - row));
     float* y = RowOf(product.out, token) + row;
@@ -297,7 +310,7 @@ void RunExperts(ThreadPool& pool, const KernelTable& table, ScratchArena& scratc
     groups[0] = {one, products.first(used * projections.size())};
     used = 1;
   }
-  ProjectJob(pool, table, scratch, groups.first(used)).Run();
+  ProjectJob(pool, table, scratch, groups.first(used)).Run(nullptr);
 }
 
 }  // namespace
@@ -316,7 +329,7 @@ void CpuBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup>
                           Raw(projection.bias)};
     }
   }
-  ProjectJob(*pool_, *table_, scratch, all).Run();
+  ProjectJob(*pool_, *table_, scratch, all).Run(&order_);
 }
 
 void CpuBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
@@ -337,7 +350,7 @@ void CpuBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t
     }
     groups[h] = {Columns(x, head * x_step, projections.front().weights->cols()), mine};
   }
-  ProjectJob(*pool_, *table_, scratch, groups).Run();
+  ProjectJob(*pool_, *table_, scratch, groups).Run(nullptr);
 }
 
 void CpuBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "device/thread_pool.h"
 
@@ -39,5 +40,49 @@ void ForTasks(ThreadPool& pool, int64_t count, int64_t total_elements, const Fun
     }
   });
 }
+
+// Tasks [0, count) in one range for each thread: a thread takes its own in order, so that what it
+// reads lies together and what comes next is known, and then what others have left.
+class TaskRanges {
+ public:
+  struct alignas(64) Range {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+
+  TaskRanges() = default;
+  // `memory` has a range for each thread.
+  TaskRanges(std::span<Range> memory, int64_t count) : ranges_(memory) {
+    const int64_t threads = static_cast<int64_t>(memory.size());
+    for (int64_t thread = 0; thread < threads; ++thread) {
+      Range& range = ranges_[static_cast<size_t>(thread)];
+      range.next.store(FirstOf(count, threads, thread), std::memory_order_relaxed);
+      range.end = FirstOf(count, threads, thread + 1);
+    }
+  }
+
+  // The first task of a thread's own range.
+  static int64_t FirstOf(int64_t count, int64_t threads, int64_t thread) {
+    return count * thread / threads;
+  }
+
+  // Calls function(task, following) until nothing is left. `following` is what this thread takes
+  // next if nobody else does, or -1.
+  template <typename Function>
+  void Take(int thread, const Function& function) const {
+    const int threads = static_cast<int>(ranges_.size());
+    for (int i = 0; i < threads; ++i) {
+      Range& range = ranges_[static_cast<size_t>((thread + i) % threads)];
+      for (;;) {
+        const int64_t task = range.next.fetch_add(1, std::memory_order_relaxed);
+        if (task >= range.end) break;
+        function(task, task + 1 < range.end ? task + 1 : -1);
+      }
+    }
+  }
+
+ private:
+  std::span<Range> ranges_;
+};
 
 }  // namespace reprise::cpu
