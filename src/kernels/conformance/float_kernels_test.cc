@@ -333,7 +333,7 @@ TEST_P(FloatKernels, ShortConv) {
 
 TEST_P(FloatKernels, GatedDelta) {
   for (const int key_dim : {1, 16, 33, 128}) {
-    for (const int columns : {1, 15, 16, 32, 48, 64, 70, 96}) {
+    for (const int columns : {1, 15, 16, 32, 48, 64, 70, 96, 128, 150}) {
       for (const int rows : {1, 2, 5}) {
         const int state_stride = columns + 2;
         const int stride = key_dim + 7;
@@ -351,7 +351,7 @@ TEST_P(FloatKernels, GatedDelta) {
             [&](const KernelTable& t, float* m) {
               t.gated_delta(m, state_stride, key_dim, columns, q.data(), k.data(), stride, v.data(),
                             v_stride, gates.data(), gates.data() + 3, 6, rows, m + state_size,
-                            v_stride);
+                            v_stride, columns % 2 == 0 ? m : nullptr);
             },
             "keys " + std::to_string(key_dim) + " columns " + std::to_string(columns) + " rows " +
                 std::to_string(rows));

@@ -5,12 +5,12 @@
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/heads/kv_block.h"
 #include "kernels/cpu/scratch_span.h"
 #include "kernels/cpu/segments.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/raw_rows.h"
-#include "tensor/kv_row.h"
 
 // Attention over blocks of 64 stored tokens. A task is one K/V head and a few rows of one sequence,
 // with all the query heads that share the K/V head: each block is read once for all of them. A
@@ -51,6 +51,7 @@ struct Call {
   const KvShape& shape;
   const AttentionParams& params;
   const ConstRows& q;
+  const ConstRows* gate;  // of what is stored, or null
   const Rows& out;
   int group;  // query heads per K/V head
 
@@ -125,16 +126,6 @@ void StartState(const AttentionParams& params, int kv_head, int group, int value
   std::fill_n(state.out, int64_t{queries} * value_dim, 0.0f);
 }
 
-std::byte* BlockOf(const StepLayout& step, const StepSequence& sequence, int64_t block) {
-  const uint32_t id = step.host.blocks[size_t(sequence.block_begin + block)];
-  return Raw(step.block_memory) + size_t{id} * step.block_bytes;
-}
-
-// Where K or V of a head begin in their part of a block: all rows of a head lie together.
-size_t HeadOffset(DType type, int64_t head, int64_t channels) {
-  return size_t(head * kKeys) * KvRowBytes(type, channels);
-}
-
 using AttendEntry = void (*)(const AttentionTile*, const AttentionState*, float*);
 AttendEntry AttendOf(const KernelTable& table, DType type) {
   switch (type) {
@@ -174,7 +165,8 @@ void LoadQueries(const Call& call, const Task& task, float* q) {
   }
 }
 
-void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory& memory,
+// `next`: the block that the thread takes behind this one, or -1.
+void AttendBlock(const Call& call, const Task& task, int block, int next, const TaskMemory& memory,
                  const AttentionState& state) {
   const int start = block * kKeys;
   for (int r = 0; r < task.rows; ++r) {
@@ -192,7 +184,9 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   tile.first = memory.first;
   tile.visible = memory.visible;
   const std::byte* stored = BlockOf(call.step, *task.sequence, block);
-  tile.k = stored + call.place.k_offset + HeadOffset(shape.dtype, task.kv_head, shape.head_dim);
+  const size_t keys = call.place.k_offset + HeadOffset(shape.dtype, task.kv_head, shape.head_dim);
+  tile.k = stored + keys;
+  if (next >= 0) tile.next_k = BlockOf(call.step, *task.sequence, next) + keys;
   tile.v = nullptr;
   if (!shape.value_in_key) {
     tile.v = stored + call.place.v_offset + HeadOffset(shape.dtype, task.kv_head, shape.value_dim);
@@ -211,8 +205,10 @@ void StoreQuery(const Call& call, const Task& task, int query, const AttentionSt
   }
   const int64_t row = task.sequence->row_begin + task.row + query / call.group;
   const int64_t head = int64_t{task.kv_head} * call.group + query % call.group;
-  call.table.scale(state.out, 1.0f / *state.sum, value_dim,
-                   RowOf(call.out, row) + head * value_dim);
+  float* const out = RowOf(call.out, row) + head * value_dim;
+  call.table.scale(state.out, 1.0f / *state.sum, value_dim, out);
+  if (call.gate == nullptr) return;
+  call.table.sigmoid_mul(RowOf(*call.gate, row) + head * value_dim, out, value_dim, out);
 }
 
 // Enough tasks for the threads without making them small: rows of a sequence per task.
@@ -262,7 +258,8 @@ void RunWhole(const Call& call, std::span<const Task> tasks, int64_t elements, i
     StartState(call.params, task.kv_head, call.group, call.shape.value_dim, mine.state,
                call.queries(task));
     for (int block = task.block_begin; block < task.block_end; ++block) {
-      AttendBlock(call, task, block, mine, mine.state);
+      const int next = block + 1 < task.block_end ? block + 1 : -1;
+      AttendBlock(call, task, block, next, mine, mine.state);
     }
     for (int query = 0; query < call.queries(task); ++query) {
       StoreQuery(call, task, query, OfQuery(mine.state, query, call.shape.value_dim));
@@ -344,7 +341,9 @@ class DividedTasks {
       } else {
         ResetState(state, call_.queries(task));
       }
-      AttendBlock(call_, task, task.block_begin + int(index - task.partial), memory, state);
+      const int block = task.block_begin + int(index - task.partial);
+      const bool more = index + 1 < end && block + 1 < task.block_end;
+      AttendBlock(call_, task, block, more ? block + 1 : -1, memory, state);
     }
   }
 
@@ -384,16 +383,10 @@ class DividedTasks {
   float* const results_;  // [round_]
 };
 
-}  // namespace
-
-void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
-                        const KvShape& shape, const AttentionParams& params, const ConstRows& q,
-                        const Rows& out) {
-  const ScratchScope scope(scratch);
-  const Call call{*pool_, *table_, scratch, step, place,
-                  shape,  params,  q,       out,  params.q_heads / shape.kv_heads};
-  const int rows = RowsPerTask(call, step.host.sequences);
-  const std::span<Task> tasks = MakeTasks(call, step.host.sequences, rows);
+void RunCall(const Call& call) {
+  const KvShape& shape = call.shape;
+  const std::span<const StepSequence> sequences = call.step.host.sequences;
+  const std::span<Task> tasks = MakeTasks(call, sequences, RowsPerTask(call, sequences));
   int64_t blocks = 0;
   int64_t query_blocks = 0;
   int64_t queries = 0;  // of the largest task
@@ -404,7 +397,7 @@ void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvP
   }
   const int64_t elements = query_blocks * kKeys * (shape.head_dim + shape.value_dim) / 4;
   const int64_t count = static_cast<int64_t>(tasks.size());
-  const int64_t threads = pool_->size();
+  const int64_t threads = call.pool.size();
   // Whole tasks unless they would leave threads idle.
   const bool idle = count < threads || (count < 4 * threads && count % threads != 0);
   if (threads > 1 && idle && blocks > 2 * count) {
@@ -414,106 +407,23 @@ void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvP
   }
 }
 
-namespace {
-
-// What all tasks of a call that stores share.
-struct Store {
-  const KernelTable& table;
-  const StepLayout& step;
-  const KvPlace& place;
-  const KvShape& shape;
-  const ConstRows& k;
-  const ConstRows& v;
-};
-
-// `count` rows of one head into its part of a block, from `slot` on.
-void StoreKeys(const KernelTable& table, const KvShape& shape, const float* x, int64_t stride,
-               int count, int slot, void* keys) {
-  switch (shape.dtype) {
-    case DType::kF32:
-      return table.store_keys_f32(x, stride, count, shape.head_dim, slot,
-                                  static_cast<float*>(keys));
-    case DType::kF16:
-      return table.store_keys_f16(x, stride, count, shape.head_dim, slot,
-                                  static_cast<uint16_t*>(keys));
-    case DType::kBF16:
-      return table.store_keys_bf16(x, stride, count, shape.head_dim, slot,
-                                   static_cast<uint16_t*>(keys));
-    default:
-      return table.store_keys_q8_0(x, stride, count, shape.head_dim, slot, keys);
-  }
-}
-
-void StoreValues(const KernelTable& table, const KvShape& shape, const float* x, int64_t stride,
-                 int count, int slot, void* values) {
-  const int64_t channels = shape.value_dim;
-  if (shape.dtype == DType::kQ8_0) {
-    return table.store_values_q8_0(x, stride, count, shape.value_dim, slot, values);
-  }
-  for (int64_t t = 0; t < count; ++t) {
-    const float* from = x + t * stride;
-    if (shape.dtype == DType::kF32) {
-      std::copy_n(from, channels, static_cast<float*>(values) + (slot + t) * channels);
-    } else {
-      (shape.dtype == DType::kF16 ? table.f32_to_f16 : table.f32_to_bf16)(
-          from, channels, static_cast<uint16_t*>(values) + (slot + t) * channels);
-    }
-  }
-}
-
-// The bits of the least magnitude that is not a finite number when it is stored. (A scale of q8_0
-// is the largest magnitude of a group by 127, in f16.)
-uint32_t LimitOf(DType type) {
-  switch (type) {
-    case DType::kF16:
-      return std::bit_cast<uint32_t>(65520.0f);
-    case DType::kBF16:
-      return 0x7F7F8000;
-    case DType::kQ8_0:
-      return std::bit_cast<uint32_t>(65520.0f * 127.0f);
-    default:
-      return kInfinity;
-  }
-}
-
-// Rows [row, row + count) of a sequence, all in one block, of one K/V head.
-void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t row, int count) {
-  const KernelTable& table = call.table;
-  const KvShape& shape = call.shape;
-  const int64_t position = s.position + row;
-  const int slot = static_cast<int>(position % kKeys);
-  const float* k_row = RowOf(call.k, s.row_begin + row) + head * shape.head_dim;
-  std::byte* block = BlockOf(call.step, s, position / kKeys);
-  std::byte* keys = block + call.place.k_offset + HeadOffset(shape.dtype, head, shape.head_dim);
-  StoreKeys(table, shape, k_row, call.k.stride, count, slot, keys);
-  const auto look = [&](const float* x, int64_t stride, int64_t channels) {
-    if (AllBelow(LimitOf(shape.dtype), x, count, stride, channels)) return;
-    Spoil(call.step, size_t(&s - call.step.host.sequences.data()));
-  };
-  look(k_row, call.k.stride, shape.head_dim);
-  if (shape.value_in_key) return;
-  const float* v_row = RowOf(call.v, s.row_begin + row) + head * shape.value_dim;
-  std::byte* values = block + call.place.v_offset + HeadOffset(shape.dtype, head, shape.value_dim);
-  StoreValues(table, shape, v_row, call.v.stride, count, slot, values);
-  look(v_row, call.v.stride, shape.value_dim);
-}
-
 }  // namespace
 
-void CpuBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
-                         const ConstRows& k, const ConstRows& v) {
-  const Store call{*table_, step, place, shape, k, v};
-  const std::span<const StepSequence> sequences = step.host.sequences;
-  const int64_t tasks = static_cast<int64_t>(sequences.size()) * shape.kv_heads;
-  ForTasks(*pool_, tasks, step.rows() * 2 * k.cols, [&](int64_t task, int) {
-    const StepSequence& s = sequences[size_t(task / shape.kv_heads)];
-    for (int64_t row = 0; row < s.row_count;) {
-      const int64_t left = kKeys - (s.position + row) % kKeys;
-      const int count = static_cast<int>(std::min<int64_t>(left, s.row_count - row));
-      StoreBlock(call, s, task % shape.kv_heads, row, count);
-      row += count;
-    }
-  });
+void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                        const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                        const Rows& out) {
+  const ScratchScope scope(scratch);
+  RunCall({*pool_, *table_, scratch, step, place, shape, params, q, nullptr, out,
+           params.q_heads / shape.kv_heads});
+}
+
+bool CpuBackend::AttendGated(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                             const KvShape& shape, const AttentionParams& params,
+                             const ConstRows& gate, const ConstRows& q, const Rows& out) {
+  const ScratchScope scope(scratch);
+  RunCall({*pool_, *table_, scratch, step, place, shape, params, q, &gate, out,
+           params.q_heads / shape.kv_heads});
+  return true;
 }
 
 namespace {

@@ -87,6 +87,16 @@ class CpuBackend final : public Backend {
                   const ConstRows& q, const ConstRows& k, const ConstRows& v,
                   const ConstRows& decay, const ConstRows& beta, const Rows& y) override;
 
+  bool GatedDeltaMix(ScratchArena& scratch, const StepLayout& step, const GatedDeltaLayer& layer,
+                     const ConstRows& qkv, const Rows& a, const Rows& b, const ConstRows& z,
+                     const Rows& y) override;
+  bool StoreHeads(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                  const HeadInputs& inputs, const Rows& q, const ConstRows& k,
+                  const ConstRows& v) override;
+  bool AttendGated(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                   const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
+                   const ConstRows& q, const Rows& out) override;
+
   void Mul(const ConstRows& a, const ConstRows& b, const Rows& y) override;
   void Scale(const ConstRows& x, float factor, const Rows& y) override;
   void Silu(const ConstRows& x, const Rows& y) override;

@@ -124,7 +124,7 @@ void CpuBackend::GatedDelta(const StepLayout& step, size_t state_offset,
                                      q.stride, RowOf(v, row) + value, v.stride,
                                      RowOf(decay, row) + tile.head, RowOf(beta, row) + tile.head,
                                      decay.stride, static_cast<int>(tile.sequence.row_count),
-                                     RowOf(y, row) + value, y.stride);
+                                     RowOf(y, row) + value, y.stride, nullptr);
                  return LastOf(y, tile.sequence) + value;
                });
 }

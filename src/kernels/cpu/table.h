@@ -95,6 +95,8 @@ struct AttentionTile {
   int head_dim;
   int value_dim;
   float softcap;  // 0: none; else s = softcap * tanh(s / softcap)
+  // Keys like these that the same thread wants next, or null: they may be asked for meanwhile.
+  const void* next_k = nullptr;
 };
 
 // The running softmax of each query over the blocks so far: at first max = -inf and sum = 0 (out is
@@ -240,11 +242,12 @@ struct KernelTable {
   // [key_dim, state_stride]: sequential, per token and column c:
   //   S[i][c] *= decay; r = fma chain over i of S[i][c] * k[i] from +0; d = beta * (v[c] - r);
   //   S[i][c] = fma(k[i], d, S[i][c]); y[c] = fma chain over i of S[i][c] * q[i] from +0.
-  // q, k, v, y: rows `*_stride` floats apart; decay, beta: `gate_stride` apart.
+  // q, k, v, y: rows `*_stride` floats apart; decay, beta: `gate_stride` apart. `ahead`, or null: a
+  // state like this one that is wanted next.
   void (*gated_delta)(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
                       const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
                       const float* decay, const float* beta, int64_t gate_stride, int rows,
-                      float* y, int64_t y_stride);
+                      float* y, int64_t y_stride, const float* ahead);
 
   ScanKernels scan;
 };

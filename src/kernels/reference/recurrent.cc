@@ -36,7 +36,7 @@ void DeltaGates(const float* a, const float* b, const float* exp_a, const float*
 void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
                 const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
                 const float* decay, const float* beta, int64_t gate_stride, int rows, float* y,
-                int64_t y_stride) {
+                int64_t y_stride, const float* /*ahead*/) {
   for (int t = 0; t < rows; ++t) {
     for (int c = 0; c < columns; ++c) {
       float* s = state + c;

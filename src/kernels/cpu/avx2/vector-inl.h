@@ -23,6 +23,8 @@ constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 1;
 // Vectors of columns that the gated delta rule takes at a time.
 constexpr int kDeltaVectors = 1;
+// The same for one token, whose state is read twice and kept once.
+constexpr int kDeltaTokenVectors = 4;
 // Tile of a scan that several tokens pass at once.
 constexpr int kScanVectors = 1;
 constexpr int kScanTokens = 2;

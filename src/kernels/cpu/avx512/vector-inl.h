@@ -21,6 +21,8 @@ constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 4;
 // Vectors of columns that the gated delta rule takes at a time.
 constexpr int kDeltaVectors = 4;
+// The same for one token, whose state is read twice and kept once.
+constexpr int kDeltaTokenVectors = 8;
 // Tile of a scan that several tokens pass at once.
 constexpr int kScanVectors = 2;
 constexpr int kScanTokens = 4;

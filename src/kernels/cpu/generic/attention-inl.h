@@ -105,9 +105,10 @@ inline void WithCount(int n, F f) {
   f(Count<kMost>());
 }
 
-// Scores of all queries of the tile: [queries, kKeys], of whole vectors around what they see.
-template <typename Key>
-void ScoreElements(const AttentionTile& tile, const Key* k, float* scores) {
+// Scores of all queries of the tile: [queries, kKeys], of whole vectors around what they see. The
+// first queries ask.
+template <typename Key, typename Ask>
+void ScoreElements(const AttentionTile& tile, const Key* k, float* scores, Ask ask) {
   for (int i = 0; i < tile.queries; i += kTileQueries) {
     const int n = tile.queries - i < kTileQueries ? tile.queries - i : kTileQueries;
     int begin = kKeys;
@@ -117,20 +118,43 @@ void ScoreElements(const AttentionTile& tile, const Key* k, float* scores) {
       end = tile.visible[query] > end ? tile.visible[query] : end;
     }
     WithCount(n, [&](auto count) {
-      ScoreQueries<decltype(count)::value>(tile.q + int64_t{i} * tile.head_dim, tile.head_dim, k,
-                                           begin & ~15, (end + 15) & ~15, scores + i * kKeys);
+      const auto score = [&](auto asks) {
+        ScoreQueries<decltype(count)::value>(tile.q + int64_t{i} * tile.head_dim, tile.head_dim, k,
+                                             begin & ~15, (end + 15) & ~15, scores + i * kKeys,
+                                             asks);
+      };
+      i == 0 ? score(ask) : score(AskNothing());
     });
   }
 }
 
-template <typename Key, typename Value>
+// What a block asks for, where it is used as it lies: its values while its keys are used, and then
+// the keys of the next one. Memory would have rests between them otherwise.
+struct AskAhead {
+  explicit AskAhead(const AttentionTile& tile, int element_bytes) {
+    const int key_bytes = kKeys * tile.head_dim * element_bytes;
+    const int value_bytes = kKeys * tile.value_dim * element_bytes;
+    const int tiles = (tile.value_dim + 16 * kTileVectors - 1) / (16 * kTileVectors);
+    values = {Place(tile.v), tile.v != nullptr ? value_bytes / tile.head_dim : 0};
+    keys = {Place(tile.next_k), tile.next_k != nullptr ? key_bytes / (tiles * kKeys) : 0};
+  }
+  static Asked Place(const void* p) { return Asked(reinterpret_cast<uintptr_t>(p)); }
+
+  AskSteps values{Asked(0), 0};
+  AskSteps keys{Asked(0), 0};
+};
+struct AskForNothing {
+  AskNothing values, keys;
+};
+
+template <typename Key, typename Value, typename Ask = AskForNothing>
 void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
-                    const AttentionState& state, float* scratch) {
+                    const AttentionState& state, float* scratch, const Ask& ask = Ask()) {
   float* const scores = scratch;
   float* const block_max = scores + kKeys * tile.queries;
   float* const block_sum = block_max + tile.queries;
   QueryPlan* const plan = reinterpret_cast<QueryPlan*>(block_sum + tile.queries);
-  ScoreElements(tile, k, scores);
+  ScoreElements(tile, k, scores, ask.values);
   for (int i = 0; i < tile.queries; ++i) {
     const bool sees = tile.first[i] < tile.visible[i];
     plan[i] = {tile.first[i], tile.visible[i], sees ? kStore : kSkip, 0};
@@ -148,8 +172,11 @@ void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
   for (int i = 0; i < tile.queries; i += kTileQueries) {
     const int n = tile.queries - i < kTileQueries ? tile.queries - i : kTileQueries;
     WithCount(n, [&](auto count) {
-      ValueQueries<decltype(count)::value>(plan + i, scores + i * kKeys, v, tile.value_dim,
-                                           state.out + int64_t{i} * tile.value_dim);
+      const auto weigh = [&](auto asks) {
+        ValueQueries<decltype(count)::value>(plan + i, scores + i * kKeys, v, tile.value_dim,
+                                             state.out + int64_t{i} * tile.value_dim, asks);
+      };
+      i == 0 ? weigh(ask.keys) : weigh(AskNothing());
     });
   }
 }
@@ -190,7 +217,9 @@ void AttendHalf(const AttentionTile* tile, const AttentionState* state, float* s
   float* const rest = wide_v + kKeys * tile->value_dim;
   // Few queries convert as they read; many share one conversion.
   const bool few = tile->queries <= 2 * kTileQueries;
-  if (few && v != nullptr) return AttendElements(*tile, k, v, *state, rest);
+  if (few && v != nullptr) {
+    return AttendElements(*tile, k, v, *state, rest, AskAhead(*tile, sizeof(Element)));
+  }
   const auto [begin, end] = SeenBy(*tile);
   if (begin >= end) return;
   if (v == nullptr) {

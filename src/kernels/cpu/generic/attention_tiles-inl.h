@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cpu/generic/prefetch-inl.h"
+
 // The two products of attention as register tiles: queries times keys, weights times values.
 namespace reprise::cpu {
 namespace {
@@ -15,9 +17,19 @@ struct QueryPlan {
 constexpr float kStore = -1;
 constexpr float kSkip = -2;
 
+// What is asked for while a product is computed: so many bytes with every step, or nothing.
+struct AskSteps {
+  Asked asked;
+  int bytes;
+  void Step() { asked.More<128>(bytes); }
+};
+struct AskNothing {
+  void Step() const {}
+};
+
 // scores[q][16 * v ...] for kQueries queries and kVectors * 16 keys.
-template <int kQueries, int kVectors, typename Element>
-inline void ScoreTile(const float* q, int head_dim, const Element* k, float* scores) {
+template <int kQueries, int kVectors, typename Element, typename Ask>
+inline void ScoreTile(const float* q, int head_dim, const Element* k, float* scores, Ask ask) {
   V16 sum[kQueries][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kQueries; ++i) {
@@ -25,6 +37,7 @@ inline void ScoreTile(const float* q, int head_dim, const Element* k, float* sco
     for (int v = 0; v < kVectors; ++v) sum[i][v] = Zero();
   }
   for (int d = 0; d < head_dim; ++d) {
+    ask.Step();
     V16 key[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) key[v] = Load(k + d * kKeys + 16 * v);
@@ -42,15 +55,19 @@ inline void ScoreTile(const float* q, int head_dim, const Element* k, float* sco
   }
 }
 
-// Keys [begin, end), whole vectors.
-template <int kQueries, typename Element>
-void ScoreQueries(const float* q, int head_dim, const Element* k, int begin, int end,
-                  float* scores) {
+// Keys [begin, end), whole vectors. The first tile asks.
+template <int kQueries, typename Element, typename Ask>
+void ScoreQueries(const float* q, int head_dim, const Element* k, int begin, int end, float* scores,
+                  Ask ask) {
   int j = begin;
-  for (; j + 16 * kTileVectors <= end; j += 16 * kTileVectors) {
-    ScoreTile<kQueries, kTileVectors>(q, head_dim, k + j, scores + j);
+  if (j + 16 * kTileVectors <= end) {
+    ScoreTile<kQueries, kTileVectors>(q, head_dim, k + j, scores + j, ask);
+    j += 16 * kTileVectors;
   }
-  for (; j < end; j += 16) ScoreTile<kQueries, 1>(q, head_dim, k + j, scores + j);
+  for (; j + 16 * kTileVectors <= end; j += 16 * kTileVectors) {
+    ScoreTile<kQueries, kTileVectors>(q, head_dim, k + j, scores + j, AskNothing());
+  }
+  for (; j < end; j += 16) ScoreTile<kQueries, 1>(q, head_dim, k + j, scores + j, AskNothing());
 }
 
 // Adds the product of weight j and row j of V for each query that sees key j.
@@ -77,9 +94,9 @@ inline void ValueStep(const QueryPlan* plan, const float* weights, const Element
 
 // kVectors * 16 channels (or `lanes` where kPartial) of kQueries queries: weights times V, merged
 // into out.
-template <int kQueries, int kVectors, bool kPartial, typename Element>
+template <int kQueries, int kVectors, bool kPartial, typename Element, typename Ask>
 inline void ValueTile(const QueryPlan* plan, const float* weights, const Element* v, int value_dim,
-                      int lanes, float* out) {
+                      int lanes, float* out, Ask& ask) {
   V16 sum[kQueries][kVectors];
   int all_begin = 0;
   int all_end = kKeys;
@@ -99,6 +116,7 @@ inline void ValueTile(const QueryPlan* plan, const float* weights, const Element
     ValueStep<kQueries, kVectors, false, kPartial>(plan, weights, v + j * value_dim, j, lanes, sum);
   }
   for (; j < all_end; ++j) {
+    ask.Step();
     ValueStep<kQueries, kVectors, true, kPartial>(plan, weights, v + j * value_dim, j, lanes, sum);
   }
   for (; j < end; ++j) {
@@ -129,18 +147,18 @@ inline void ValueTile(const QueryPlan* plan, const float* weights, const Element
   }
 }
 
-template <int kQueries, typename Element>
+template <int kQueries, typename Element, typename Ask>
 void ValueQueries(const QueryPlan* plan, const float* weights, const Element* v, int value_dim,
-                  float* out) {
+                  float* out, Ask ask) {
   int c = 0;
   for (; c + 16 * kTileVectors <= value_dim; c += 16 * kTileVectors) {
-    ValueTile<kQueries, kTileVectors, false>(plan, weights, v + c, value_dim, 16, out + c);
+    ValueTile<kQueries, kTileVectors, false>(plan, weights, v + c, value_dim, 16, out + c, ask);
   }
   for (; c + 16 <= value_dim; c += 16) {
-    ValueTile<kQueries, 1, false>(plan, weights, v + c, value_dim, 16, out + c);
+    ValueTile<kQueries, 1, false>(plan, weights, v + c, value_dim, 16, out + c, ask);
   }
   if (c < value_dim) {
-    ValueTile<kQueries, 1, true>(plan, weights, v + c, value_dim, value_dim - c, out + c);
+    ValueTile<kQueries, 1, true>(plan, weights, v + c, value_dim, value_dim - c, out + c, ask);
   }
 }
 

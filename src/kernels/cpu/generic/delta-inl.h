@@ -100,9 +100,73 @@ void DeltaColumns(const KeyDecayDeltaScan scan, const MatrixState matrix, int co
   }
 }
 
+// Some of the lines of kVectors vectors at `at`, towards the second-level cache.
+template <int kFirst, int kEnd>
+inline void AskVectors(const float* at) {
+#pragma GCC unroll 8
+  for (int c = kFirst; c < kEnd; ++c) __builtin_prefetch(at + 16 * c, 0, 2);
+}
+
+// The same for one token: the state is written once, and decays twice instead. What is read next is
+// asked for in both passes, so that memory has no rest.
+template <int kVectors, bool kPartial, bool kPerKey>
+void DeltaToken(const KeyDecayDeltaScan scan, const float* ahead, int column, int lanes) {
+  constexpr int kHalf = (kVectors + 1) / 2;
+  const int64_t stride = scan.state.stride;
+  const int keys = scan.state.keys;
+  float* const state = scan.state.data + column;
+  const float* const next = ahead != nullptr ? ahead + column : state;
+  const V16 first = Set(*scan.decay.data);
+  V16 read[kVectors];
+#pragma GCC unroll 8
+  for (int c = 0; c < kVectors; ++c) read[c] = Zero();
+  for (int i = 0; i < keys; ++i) {
+    AskVectors<0, kHalf>(next + i * stride);
+    const V16 key = Set(scan.k.data[i]);
+    const V16 decay = DecayOf<kPerKey>(scan.decay.data, i, first);
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) {
+      const V16 s = Mul(LoadLanes<kPartial>(state + i * stride + 16 * c, lanes), decay);
+      read[c] = Fma(s, key, read[c]);
+    }
+  }
+  V16 delta[kVectors];
+  V16 out[kVectors];
+#pragma GCC unroll 8
+  for (int c = 0; c < kVectors; ++c) {
+    const V16 value = LoadLanes<kPartial>(scan.v.data + column + 16 * c, lanes);
+    delta[c] = Mul(Set(*scan.beta.data), Sub(value, read[c]));
+    out[c] = Zero();
+  }
+  for (int i = 0; i < keys; ++i) {
+    AskVectors<kHalf, kVectors>(next + i * stride);
+    const V16 key = Set(scan.k.data[i]);
+    const V16 query = Set(scan.q.data[i]);
+    const V16 decay = DecayOf<kPerKey>(scan.decay.data, i, first);
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) {
+      float* const at = state + i * stride + 16 * c;
+      const V16 s = Fma(key, delta[c], Mul(LoadLanes<kPartial>(at, lanes), decay));
+      out[c] = Fma(s, query, out[c]);
+      StoreLanes<kPartial>(at, s, lanes);
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kVectors; ++c) {
+    StoreLanes<kPartial>(scan.y + column + 16 * c, out[c], lanes);
+  }
+}
+
 template <bool kPerKey>
-void DeltaScan(const KeyDecayDeltaScan& scan) {
+void DeltaScan(const KeyDecayDeltaScan& scan, const float* ahead) {
   if (scan.rows <= 0) return;
+  if (scan.rows == 1) {
+    return ForColumns<kDeltaTokenVectors>(
+        scan.state.columns, [&](auto vectors, int column, int lanes, auto partial) {
+          DeltaToken<decltype(vectors)::value, decltype(partial)::value, kPerKey>(scan, ahead,
+                                                                                  column, lanes);
+        });
+  }
   OnTile(scan.state, scan.rows, [&](const MatrixState& state) {
     ForColumns<kDeltaVectors>(
         state.columns, [&](auto vectors, int column, int lanes, auto partial) {
@@ -112,12 +176,12 @@ void DeltaScan(const KeyDecayDeltaScan& scan) {
   });
 }
 
-void KeyDecayDelta(const KeyDecayDeltaScan* scan) { DeltaScan<true>(*scan); }
+void KeyDecayDelta(const KeyDecayDeltaScan* scan) { DeltaScan<true>(*scan, nullptr); }
 
 void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
                 const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
                 const float* decay, const float* beta, int64_t gate_stride, int rows, float* y,
-                int64_t y_stride) {
+                int64_t y_stride, const float* ahead) {
   DeltaScan<false>({{state, state_stride, key_dim, columns},
                     rows,
                     {q, qk_stride},
@@ -126,7 +190,8 @@ void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, co
                     {v, v_stride},
                     {beta, gate_stride},
                     y,
-                    y_stride});
+                    y_stride},
+                   ahead);
 }
 
 void OverlayDelta(KernelTable* table) {

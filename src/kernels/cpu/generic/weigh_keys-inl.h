@@ -11,7 +11,7 @@ namespace {
 template <typename Key>
 void WeighElements(const AttentionTile& tile, const Key* k, const AttentionState& state,
                    float* weights, float* scores) {
-  ScoreElements(tile, k, scores);
+  ScoreElements(tile, k, scores, AskNothing());
   for (int i = 0; i < tile.queries; ++i) {
     const int first = tile.first[i];
     const int visible = tile.visible[i];
