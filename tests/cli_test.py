@@ -268,7 +268,7 @@ class Commands(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, (words, named, result.stderr))
         for command in ["run", "serve", "inspect"]:
             self.expect_error(["no model 'none.gguf'", "GGUF file"], command, "none.gguf")
-        self.expect_error(["--model: given 2 times"], "serve", "a.gguf", "--model", "b.gguf")
+        self.expect_error(["--model: given 2 times"], "run", "a.gguf", "--model", "b.gguf")
         self.expect_error(["'reprise run none.gguf'", "'reprise serve none.gguf'"], "none.gguf")
 
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")

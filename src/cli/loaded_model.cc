@@ -33,11 +33,16 @@ int32_t DefaultSnapshotGap(const StateSpec& state) {
   return state.state_bytes() <= kSmallStateBytes ? kSmallStateGap : CacheOptions().snapshot_gap;
 }
 
-void AddModelOptions(Flags* flags, ModelOptions* options) {
+void AddModelOptions(Flags* flags, ModelOptions* options, std::vector<std::string>* paths) {
   flags->SetHeading(kModelHeading);
-  flags->Add("MODEL,-m,--model", &options->path,
-             "GGUF file, Hugging Face folder, or hf:ORG/REPO[:QUANTISATION] of the hub "
-             "(default: the bundled model)");
+  const std::string help =
+      "GGUF file, Hugging Face folder, or hf:ORG/REPO[:QUANTISATION] of the hub (default: the "
+      "bundled model)";
+  if (paths != nullptr) {
+    flags->Add("MODEL,-m,--model", paths, help + "; several share the memory");
+  } else {
+    flags->Add("MODEL,-m,--model", &options->path, help);
+  }
   flags->Add("--threads", &options->threads, "threads that compute (default: one per core)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:NUMBER");
@@ -249,7 +254,10 @@ Status LoadedModel::Read() {
     };
   }
   ProgressBar bar("loading " + path_);
-  load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
+  load.progress = [&](uint64_t done, uint64_t total) {
+    bar.Show(done, total);
+    if (options_.progress) options_.progress(done, total);
+  };
   REPRISE_ASSIGN(model_, LoadModel(*checkpoint_, context(), load));
   return OkStatus();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,9 +44,13 @@ struct ModelOptions {
   // on any.
   enum class Mtp : uint8_t { kNever, kByDefault, kAlways };
   Mtp mtp = Mtp::kNever;
+  // Called while weights are read, with bytes.
+  std::function<void(uint64_t done, uint64_t total)> progress;
 };
-// The model is named by position or by --model; without one, commands use the bundled model.
-void AddModelOptions(Flags* flags, ModelOptions* options);
+// The model is named by position or by --model; without one, commands use the bundled model. Where
+// `paths` is given, several may be named, and all of them go there.
+void AddModelOptions(Flags* flags, ModelOptions* options,
+                     std::vector<std::string>* paths = nullptr);
 
 // The value of --kv.
 DType KvType(std::string_view name);

@@ -151,6 +151,34 @@ class Models(unittest.TestCase):
             finally:
                 self.assertEqual(server.stop(), 0)
 
+    def test_models_named_one_by_one_and_how_much_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder) / f"{name}.gguf" for name in ("first", "second")]
+            for path in paths:
+                path.symlink_to(harness.TINY)
+            server = harness.Server(PROGRAM, "--model", str(paths[1]), "--memory-mib", str(MEMORY_OF_ONE), "--alias", "nick", *OPTIONS,
+                                    model=paths[0])
+            try:
+                port = server.port
+                self.assertEqual(self.states(port), {"nick": "loaded", "second": "unloaded"})
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/models/sse", timeout=120) as events:
+                    self.assertEqual(ask(port, "/models/load", {"model": "second"})[0], 200)
+                    shares = []
+                    for line in events:
+                        if not line.startswith(b"data: "):
+                            continue
+                        status = json.loads(line[6:])["models"][1]["status"]
+                        if status["value"] == "loading":
+                            shares.append(status["progress"])
+                        elif shares:
+                            self.assertEqual(status, {"value": "loaded"})
+                            break
+                self.assertEqual((shares, shares[0], shares[-1]), (sorted(shares), 0, 1))
+                self.assertGreater(len(set(shares)), 3)
+                self.assertEqual(self.states(port)["nick"], "sleeping")
+            finally:
+                self.assertEqual(server.stop(), 0)
+
     def test_a_model_in_memory_of_another_device(self):
         """Weights and state lie where ops and copies of their device alone can reach, whatever thread swaps the models."""
         apart = ["--devices", "cpu,cpu"]

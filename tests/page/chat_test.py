@@ -493,15 +493,26 @@ class Request(Chat):
 
     def test_model_picker(self):
         page = self.page
+        # A server that says how much of a model is read.
         page.script("""window.state = 'loading'; const real = window.fetch;
-          window.fetch = (path, options) => path !== '/v1/models' ? real(path, options) : Promise.resolve(Response.json({data: [
-            {id: 'one', max_model_len: 4096}, {id: 'two<b>', max_model_len: 40960, status: {value: window.state}}]}));
+          const answers = {
+            '/v1/models': () => Response.json({data: [
+              {id: 'one', max_model_len: 4096}, {id: 'two<b>', max_model_len: 40960, status: {value: window.state}}]}),
+            '/models/sse': () => new Response(new ReadableStream({start(stream) {
+              window.say = (status) => stream.enqueue(new TextEncoder().encode(
+                'data: ' + JSON.stringify({models: [{id: 'one', status: {value: 'loaded'}}, {id: 'two<b>', status}]}) + '\\n\\n'));
+            }})),
+          };
+          window.fetch = (path, options) => (answers[path] ? Promise.resolve(answers[path]()) : real(path, options));
           document.getElementById('set-model').focus()""")
         page.until(lambda: "two<b> (loading)" in page.text("#set-model"), "the models")
+        page.until(lambda: page.script("return !!window.say"), "somebody who listens")
+        page.script("window.say({value: 'loading', progress: 0.42})")
+        page.until(lambda: "two<b> (loading 42 %)" in page.text("#set-model"), "how much is read")
         page.choose("set-model", "two<b>")
         self.assertIn("40,960 tokens of context", page.text("#context"))
-        page.script("window.state = 'loaded'")
-        page.until(lambda: "(loading)" not in page.text("#set-model"), "the end of loading")
+        page.script("window.state = 'loaded'; window.say({value: 'loaded'})")
+        page.until(lambda: "(loading" not in page.text("#set-model"), "the end of loading")
         self.assertEqual(self.ask("Hi")[0]["model"], "two<b>")
 
 

@@ -29,6 +29,7 @@ namespace {
 
 struct Options {
   ServeOptions serve;
+  std::vector<std::string> paths;  // of models that are named one by one
   std::string models_preset;
   std::vector<std::pair<std::string, Flags::Settings>> models;  // of the configuration
   std::vector<std::string> api_keys;
@@ -100,10 +101,16 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
 // One for each model, or none where the options themselves name the only one.
 Result<std::vector<ServeOptions>> ListModels(const Options& options) {
   std::vector<ServeOptions> models;
-  if (!options.serve.model.path.empty() &&
-      (!options.models.empty() || !options.serve.models_dir.empty() ||
-       !options.models_preset.empty())) {
-    models.push_back(options.serve);
+  const bool further = !options.models.empty() || !options.serve.models_dir.empty() ||
+                       !options.models_preset.empty() || options.paths.size() > 1;
+  for (size_t i = 0; further && i < options.paths.size(); ++i) {
+    ServeOptions& model = models.emplace_back(options.serve);
+    model.model.path = options.paths[i];
+    if (i == 0) continue;
+    // What is said of one model is said of the first.
+    model.aliases.clear();
+    model.loras.clear();
+    model.model.mmproj.clear();
   }
   for (const auto& [name, settings] : options.models) {
     REPRISE_ASSIGN(ServeOptions model, ReadModel(options.serve, name, settings));
@@ -175,6 +182,7 @@ Status Serve(Options options) {
   for (const std::string& key : options.api_keys) {
     options.serve.keys.emplace_back().key = key;
   }
+  if (!options.paths.empty()) options.serve.model.path = options.paths.front();
   REPRISE_ASSIGN(std::vector<ServeOptions> models, ListModels(options));
   RaiseFileLimit();
   ReturnMemory();
@@ -336,7 +344,7 @@ void AddStoreOptions(Flags* flags, ServeOptions* serve) {
 void DefineServe(Flags* flags) {
   auto options = std::make_shared<Options>();
   ServeOptions* serve = &options->serve;
-  AddModelOptions(flags, &serve->model);
+  AddModelOptions(flags, &serve->model, &options->paths);
   DefineOneModel(flags, serve, &serve->aliases);
   AddNetworkOptions(flags, options.get());
   AddRequestOptions(flags, options.get());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <future>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -112,7 +113,10 @@ Status Fleet::AddLocked(ServeOptions options) {
                            other.options.model.path + " and " + member.options.model.path +
                            "); give one of them another name with an alias");
   }
-  members_.push_back(std::move(member));
+  Member& added = members_.emplace_back(std::move(member));
+  added.options.model.progress = [this, &added](uint64_t done, uint64_t total) {
+    ShowProgress(&added, total > 0 ? static_cast<int>(100 * done / total) : 0);
+  };
   return OkStatus();
 }
 
@@ -307,6 +311,16 @@ void Fleet::Watch(const http::ExchangePtr& exchange) {
   exchange->Send(FormatStates());
 }
 
+// Called by the thread that reads the weights.
+void Fleet::ShowProgress(Member* member, int percent) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (member->percent == percent) return;
+    member->percent = percent;
+  }
+  TellWatchers();
+}
+
 void Fleet::EndWatches() {
   std::vector<std::weak_ptr<http::Exchange>> watchers;
   {
@@ -319,12 +333,21 @@ void Fleet::EndWatches() {
 }
 
 std::string Fleet::FormatStates() const {
+  std::map<std::string, int> percents;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Member& member : members_) {
+      if (member.place == Place::kLoading) percents[member.brief.id] = member.percent;
+    }
+  }
   std::string text = "data: ";
   JsonWriter json(&text);
   json.BeginObject().Key("models").BeginArray();
   for (const api::ModelBrief& model : List()) {
     json.BeginObject().Member("id", model.id).Key("status").BeginObject();
     json.Member("value", model.status);
+    const auto percent = percents.find(model.id);
+    if (percent != percents.end()) json.Member("progress", percent->second / 100.0);
     if (!model.error.empty()) json.Member("failed", true).Member("error", model.error);
     json.EndObject().EndObject();
   }
@@ -613,6 +636,7 @@ Status Fleet::Bring(Member* member) {
     member->wanted = false;
     if (member->place == Place::kAwake) return OkStatus();
     member->place = Place::kLoading;
+    member->percent = 0;
   }
   TellWatchers();
   const Status filled = Fill(member);

@@ -72,7 +72,8 @@ class Fleet final : public api::ModelSet {
   Status Add(ServeOptions options);
   // kFailedPrecondition: the first model stays.
   Status Remove(const std::string& name);
-  // Sends the states of all models to a client now, and whenever one changes.
+  // Sends the states of all models to a client now, and whenever one changes, or more of its
+  // weights are read.
   void Watch(const http::ExchangePtr& exchange);
   // Sends one more event to all of them.
   void Tell(const std::string& event);
@@ -106,6 +107,7 @@ class Fleet final : public api::ModelSet {
     int64_t last_use_ms = 0;
     int64_t keep_alive_ms = 0;  // as its options or its last request say; 0: no limit
     double load_ms = 0;         // how long its weights took the last time
+    int percent = 0;            // of them that are read, while they are
     size_t awake_bytes = 0;
     size_t least_state = 0;  // of one request; foreseen, until it was built
     size_t state_budget = 0;
@@ -142,6 +144,7 @@ class Fleet final : public api::ModelSet {
   size_t AwakeBytesLocked(const std::string& device) const;
   size_t StayingBytesLocked(const Member& coming) const;
   size_t LeastStatesLocked(const Member& coming) const;
+  void ShowProgress(Member* member, int percent);
   std::string FormatStates() const;
   void TellWatchers() { Tell(""); }
 
