@@ -35,6 +35,26 @@ TEST(ThreadPool, WorkIsDoneOnceWhoeverDoesIt) {
   }
 }
 
+// What is expected is only asked for: any address will do, also one that nothing lies at, and work
+// comes first.
+TEST(ThreadPool, WhatIsExpectedIsAHint) {
+  ThreadPool pool(3);
+  std::vector<std::byte> memory(1 << 20);
+  for (int round = 0; round < 2000; ++round) {
+    const std::byte* const nowhere = reinterpret_cast<const std::byte*>(uintptr_t{1} << 40);
+    for (int thread = 1; thread < pool.size(); ++thread) {
+      pool.Expect(thread, round % 3 == 0 ? nowhere : memory.data(), memory.size());
+    }
+    std::atomic<int> next{0};
+    int done[5] = {};
+    pool.Run([&](int) {
+      for (int unit = next++; unit < 5; unit = next++) ++done[unit];
+    });
+    for (const int count : done) ASSERT_EQ(count, 1);
+    memory[size_t(round)] = std::byte{1};  // nobody reads it
+  }
+}
+
 // A worker that sleeps is woken and gets its share, given time.
 TEST(ThreadPool, WakesSleepingWorkers) {
   ThreadPool pool(2);
