@@ -16,6 +16,8 @@ void GeluErf(const OpContext& context, const ConstRows& x, const Rows& y);
 // min(max(x, least), most); what is no number stays that. REQUIRES: the backend sees.
 void Clamp(const OpContext& context, const ConstRows& x, float least, float most, const Rows& y);
 void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
+// GeGlu with the form of GeluErf. REQUIRES: y is not up.
+void GeGluErf(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
 // y = (u + 1) * (g * sigmoid(alpha * g)) with g = gate, but at most limit, and u = up, but within
 // [-limit, limit]; NaN stays NaN.
 void ClampedSwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
@@ -40,6 +42,26 @@ void GroupRmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weig
 // not gate.
 void GateRmsNorm(const OpContext& context, const ConstRows& x, const ConstRows& gate,
                  ConstFloats weight, int groups, float eps, const Rows& y);
+
+// y = (x * rms(like)) / sqrt(max(mean of x^2, least)), row by row.
+void MatchMagnitude(const OpContext& context, const ConstRows& x, const ConstRows& like,
+                    float least, const Rows& y);
+// y = max(x - (mean + factor * deviation), 0) with the mean and the deviation of the row; NaN stays
+// NaN.
+void CutBelow(const OpContext& context, const ConstRows& x, float factor, const Rows& y);
+// y = x * factors[position / period], by the row's position in the text.
+void ScaleByPosition(const OpContext& context, const StepLayout& step, ConstFloats factors,
+                     int period, const ConstRows& x, const Rows& y);
+
+// Several streams in a row, of one width and one behind another: [rows, streams * width].
+inline constexpr int kMostStreams = 8;
+// Stream i of y = (((f[i][0] * stream 0 of x) + f[i][1] * stream 1 of x) + ...) + stream i of x;
+// f: [rows, streams^2]. REQUIRES: y is not x.
+void MixStreams(const OpContext& context, const ConstRows& x, const ConstRows& factors, int streams,
+                const Rows& y);
+// Stream i of y += (f[i] + 1) * x; f: [rows, streams]. REQUIRES: x is no stream of y.
+void AddToStreams(const OpContext& context, const ConstRows& x, const ConstRows& factors,
+                  const Rows& y);
 
 // RWKV-7: decay w = exp(-0.606531 * sigmoid(x + bias)).
 void RwkvDecay(const OpContext& context, const ConstRows& x, ConstFloats bias, const Rows& y);

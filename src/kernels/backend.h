@@ -181,6 +181,7 @@ class Backend {
   virtual void Silu(const ConstRows& x, const Rows& y) = 0;
   virtual void Gelu(const ConstRows& x, const Rows& y) = 0;
   virtual void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) = 0;
+  virtual void GeGluErf(const ConstRows& gate, const ConstRows& up, const Rows& y) = 0;
   virtual void ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha, float limit,
                              const Rows& y) = 0;
   virtual void ReluSquared(const ConstRows& x, const Rows& y) = 0;
@@ -194,6 +195,14 @@ class Backend {
                             const Rows& y) = 0;
   virtual void GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
                            int groups, float eps, const Rows& y) = 0;
+  virtual void MatchMagnitude(const ConstRows& x, const ConstRows& like, float least,
+                              const Rows& y) = 0;
+  virtual void CutBelow(const ConstRows& x, float factor, const Rows& y) = 0;
+  virtual void ScaleByPosition(const StepLayout& step, ConstFloats factors, int period,
+                               const ConstRows& x, const Rows& y) = 0;
+  virtual void MixStreams(const ConstRows& x, const ConstRows& factors, int streams,
+                          const Rows& y) = 0;
+  virtual void AddToStreams(const ConstRows& x, const ConstRows& factors, const Rows& y) = 0;
   virtual void RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) = 0;
   virtual void RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight,
                          const ConstRows& v, int heads, const Rows& y) = 0;

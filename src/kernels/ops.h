@@ -51,7 +51,8 @@ void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
 
 // Uploads the arrays of a step; the first op of it.
 void BeginStep(const OpContext& context, StepLayout* step);
-// out[t] = row tokens[t] of the table. REQUIRES: 0 <= tokens[t] < table.rows().
+// out[t] = row tokens[t] of the table; of tokens that it has no row for, row 0. REQUIRES: tokens[t]
+// >= 0.
 void Embed(const OpContext& context, const Matrix& table, const StepLayout& step, const Rows& out);
 // out[i] = x[index[i]]; index: [out rows].
 void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const int32_t> index,

@@ -3,6 +3,8 @@
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/raw_rows.h"
+#include "kernels/reference/activation.h"
+#include "kernels/reference/norm.h"
 
 namespace reprise::cpu {
 
@@ -59,6 +61,13 @@ void CpuBackend::Clamp(const ConstRows& x, float least, float most, const Rows& 
 void CpuBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
   EachRow(*pool_, y, kExpCost,
           [&](int64_t t) { table_->geglu(RowOf(gate, t), RowOf(up, t), y.cols, RowOf(y, t)); });
+}
+
+void CpuBackend::GeGluErf(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  EachRow(*pool_, y, kExpCost, [&](int64_t t) {
+    table_->gelu_erf(RowOf(gate, t), y.cols, RowOf(y, t));
+    table_->mul(RowOf(y, t), RowOf(up, t), y.cols, RowOf(y, t));
+  });
 }
 
 void CpuBackend::ReluSquared(const ConstRows& x, const Rows& y) {
@@ -122,6 +131,39 @@ void CpuBackend::GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFlo
     for (int64_t at = 0; at < x.cols; at += width) {
       table_->rms_norm(RowOf(y, t) + at, Raw(weight + at), eps, width, RowOf(y, t) + at);
     }
+  });
+}
+
+void CpuBackend::MatchMagnitude(const ConstRows& x, const ConstRows& like, float least,
+                                const Rows& y) {
+  EachRow(*pool_, y, 2 * kNormCost, [&](int64_t t) {
+    reference::MatchMagnitude(RowOf(x, t), RowOf(like, t), least, y.cols, RowOf(y, t));
+  });
+}
+
+void CpuBackend::CutBelow(const ConstRows& x, float factor, const Rows& y) {
+  EachRow(*pool_, y, 2 * kNormCost,
+          [&](int64_t t) { reference::CutBelow(RowOf(x, t), factor, y.cols, RowOf(y, t)); });
+}
+
+void CpuBackend::ScaleByPosition(const StepLayout& step, ConstFloats factors, int period,
+                                 const ConstRows& x, const Rows& y) {
+  EachRow(*pool_, y, 1, [&](int64_t t) {
+    const float factor = Raw(factors)[step.host.positions[size_t(t)] / period];
+    table_->scale(RowOf(x, t), factor, y.cols, RowOf(y, t));
+  });
+}
+
+void CpuBackend::MixStreams(const ConstRows& x, const ConstRows& factors, int streams,
+                            const Rows& y) {
+  EachRow(*pool_, y, streams, [&](int64_t t) {
+    reference::MixStreams(RowOf(x, t), RowOf(factors, t), streams, y.cols / streams, RowOf(y, t));
+  });
+}
+
+void CpuBackend::AddToStreams(const ConstRows& x, const ConstRows& factors, const Rows& y) {
+  EachRow(*pool_, y, 1, [&](int64_t t) {
+    reference::AddToStreams(RowOf(x, t), RowOf(factors, t), int(factors.cols), x.cols, RowOf(y, t));
   });
 }
 

@@ -373,7 +373,8 @@ void CpuBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& 
   const int64_t group_rows = slice.kernel->group_rows;
   pool_->ParallelFor(out.rows, 16, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t row = step.host.tokens[size_t(t)];
+      const int64_t token = step.host.tokens[size_t(t)];
+      const int64_t row = token < table.rows() ? token : 0;
       slice.kernel->unpack_row(slice.group(row / group_rows), static_cast<int>(row % group_rows),
                                slice.cols, RowOf(out, t));
     }

@@ -26,6 +26,7 @@
 #include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/start/arrays.h"
 #include "kernels/cuda/start/embed.h"
+#include "kernels/cuda/streams/streams.h"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/tensor/this_core.h"
 #include "kernels/cuda/views.h"
@@ -225,7 +226,7 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {
   const CudaMatrix& matrix = CudaMatrixOf(table);
-  EmbeddedRows rows = {{}, Raw(step.device.tokens), ViewOf(out)};
+  EmbeddedRows rows = {{}, Raw(step.device.tokens), ViewOf(out), int32_t(table.rows())};
   switch (matrix.form()) {
     case ActivationForm::kF32:
       rows.table = matrix.f32();
@@ -481,6 +482,10 @@ void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& 
   if (!joined_.Gate(rows)) MakeRows(stream(), rows);
 }
 
+void CudaBackend::GeGluErf(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  cuda::GeGluErf(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
+}
+
 void CudaBackend::ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha,
                                 float limit, const Rows& y) {
   cuda::ClampedSwiGlu(stream(), ViewOf(gate), ViewOf(up), alpha, limit, ViewOf(y));
@@ -519,6 +524,30 @@ void CudaBackend::GroupRmsNorm(const ConstRows& x, ConstFloats weight, int group
 void CudaBackend::GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
                               int groups, float eps, const Rows& y) {
   cuda::GateRmsNorm(stream(), ViewOf(x), ViewOf(gate), Raw(weight), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::MatchMagnitude(const ConstRows& x, const ConstRows& like, float least,
+                                 const Rows& y) {
+  cuda::MatchMagnitude(stream(), ViewOf(x), ViewOf(like), least, ViewOf(y));
+}
+
+void CudaBackend::CutBelow(const ConstRows& x, float factor, const Rows& y) {
+  cuda::CutBelow(stream(), ViewOf(x), factor, ViewOf(y));
+}
+
+void CudaBackend::ScaleByPosition(const StepLayout& step, ConstFloats factors, int period,
+                                  const ConstRows& x, const Rows& y) {
+  cuda::ScaleByPosition(stream(), Raw(step.device.positions), Raw(factors), period, ViewOf(x),
+                        ViewOf(y));
+}
+
+void CudaBackend::MixStreams(const ConstRows& x, const ConstRows& factors, int streams,
+                             const Rows& y) {
+  cuda::MixStreams(stream(), ViewOf(x), ViewOf(factors), streams, ViewOf(y));
+}
+
+void CudaBackend::AddToStreams(const ConstRows& x, const ConstRows& factors, const Rows& y) {
+  cuda::AddToStreams(stream(), ViewOf(x), ViewOf(factors), ViewOf(y));
 }
 
 void CudaBackend::RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) {

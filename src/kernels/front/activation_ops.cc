@@ -55,6 +55,13 @@ void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
   if (scope.runs()) context.backend->GeGlu(gate, up, y);
 }
 
+void GeGluErf(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  CHECK(SameShape(gate, y) && SameShape(up, y) && !(up.data == y.data));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "geglu erf");
+  if (scope.runs()) context.backend->GeGluErf(gate, up, y);
+}
+
 void ClampedSwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
                    float alpha, float limit, const Rows& y) {
   CHECK(SameShape(gate, y) && SameShape(up, y) && limit > 0);
@@ -122,6 +129,47 @@ void GateRmsNorm(const OpContext& context, const ConstRows& x, const ConstRows& 
   if (y.rows == 0) return;
   const OpScope scope(context, "gate rms norm");
   if (scope.runs()) context.backend->GateRmsNorm(x, gate, weight, groups, eps, y);
+}
+
+void MatchMagnitude(const OpContext& context, const ConstRows& x, const ConstRows& like,
+                    float least, const Rows& y) {
+  CHECK(SameShape(x, y) && SameShape(like, y) && least > 0);
+  if (y.rows == 0) return;
+  const OpScope scope(context, "match magnitude");
+  if (scope.runs()) context.backend->MatchMagnitude(x, like, least, y);
+}
+
+void CutBelow(const OpContext& context, const ConstRows& x, float factor, const Rows& y) {
+  CHECK(SameShape(x, y));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "cut below");
+  if (scope.runs()) context.backend->CutBelow(x, factor, y);
+}
+
+void ScaleByPosition(const OpContext& context, const StepLayout& step, ConstFloats factors,
+                     int period, const ConstRows& x, const Rows& y) {
+  CHECK(SameShape(x, y) && y.rows == step.rows() && period > 0);
+  if (y.rows == 0) return;
+  const OpScope scope(context, "scale by position");
+  if (scope.runs()) context.backend->ScaleByPosition(step, factors, period, x, y);
+}
+
+void MixStreams(const OpContext& context, const ConstRows& x, const ConstRows& factors, int streams,
+                const Rows& y) {
+  CHECK(SameShape(x, y) && streams > 0 && streams <= kMostStreams && x.cols % streams == 0);
+  CHECK(factors.rows == x.rows && factors.cols == int64_t{streams} * streams);
+  CHECK(!(x.data == y.data));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "mix streams");
+  if (scope.runs()) context.backend->MixStreams(x, factors, streams, y);
+}
+
+void AddToStreams(const OpContext& context, const ConstRows& x, const ConstRows& factors,
+                  const Rows& y) {
+  CHECK(x.rows == y.rows && factors.rows == y.rows && y.cols == x.cols * factors.cols);
+  if (y.rows == 0) return;
+  const OpScope scope(context, "add to streams");
+  if (scope.runs()) context.backend->AddToStreams(x, factors, y);
 }
 
 void RwkvDecay(const OpContext& context, const ConstRows& x, ConstFloats bias, const Rows& y) {

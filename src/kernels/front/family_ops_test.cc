@@ -257,6 +257,8 @@ TEST(FamilyOps, ActivationsAreTheFormulas) {
   check([&](const Rows& y) { Gelu(c, in, y); }, [&](double v, size_t) { return gelu(v); });
   check([&](const Rows& y) { GeGlu(c, in, View(up, 300), y); },
         [&](double v, size_t i) { return gelu(v) * up[i]; });
+  check([&](const Rows& y) { GeGluErf(c, in, View(up, 300), y); },
+        [&](double v, size_t i) { return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))) * up[i]; });
   check([&](const Rows& y) { ClampedSwiGlu(c, in, View(up, 300), 1.702f, 0.75f, y); },
         [&](double v, size_t i) {
           const double g = std::min(v, 0.75), u = std::clamp(double(up[i]), -0.75, 0.75);
@@ -281,6 +283,80 @@ TEST(FamilyOps, ActivationsAreTheFormulas) {
         [&](double v, size_t) { return v / (1 + std::exp(-v)); });
   check([&](const Rows& y) { Lerp(c, in, View(up, 300), View(up, 300), y); },
         [&](double v, size_t i) { return v + (up[i] - v) * up[i]; });
+}
+
+TEST(FamilyOps, LengthsOfRowsAreTheFormulas) {
+  Rng rng(12);
+  constexpr int64_t kRows = 5, kCols = 300;
+  Floats x = Random(rng, kRows * kCols, -2, 3);
+  const Floats like = Random(rng, kRows * kCols, -4, 4);
+  for (int64_t i = 0; i < kCols; ++i) x[size_t(i)] *= 1e-4f;  // shorter than the least
+  Machine machine(3);
+  Floats matched(x.size()), cut(x.size());
+  MatchMagnitude(machine.context(), View(x, kCols), View(like, kCols), 1e-5f, View(matched, kCols));
+  CutBelow(machine.context(), View(x, kCols), 0.7f, View(cut, kCols));
+  for (size_t row = 0; row < size_t(kRows); ++row) {
+    double squares = 0, wanted = 0, sum = 0, about = 0;
+    for (size_t i = row * kCols; i < (row + 1) * kCols; ++i) {
+      squares += double(x[i]) * x[i], wanted += double(like[i]) * like[i], sum += x[i];
+    }
+    const double mean = sum / kCols;
+    for (size_t i = row * kCols; i < (row + 1) * kCols; ++i) {
+      about += (x[i] - mean) * (x[i] - mean);
+    }
+    const double factor = std::sqrt(wanted / kCols) / std::sqrt(std::max(squares / kCols, 1e-5));
+    const double least = mean + 0.7 * std::sqrt(about / kCols);
+    for (size_t i = row * kCols; i < (row + 1) * kCols; ++i) {
+      ASSERT_NEAR(matched[i], x[i] * factor, 1e-5);
+      ASSERT_NEAR(cut[i], std::max(x[i] - least, 0.0), 1e-5);
+    }
+  }
+}
+
+TEST(FamilyOps, StreamsAreTheFormulas) {
+  Rng rng(13);
+  constexpr int64_t kRows = 6, kWidth = 70;
+  constexpr int kStreams = 4;
+  const Floats x = Random(rng, kRows * kStreams * kWidth);
+  const Floats mix = Random(rng, kRows * kStreams * kStreams);
+  const Floats add = Random(rng, kRows * kStreams);
+  const Floats one = Random(rng, kRows * kWidth);
+  Machine machine(3);
+  Floats y(x.size(), 777.0f);
+  MixStreams(machine.context(), View(x, kStreams * kWidth), View(mix, kStreams * kStreams),
+             kStreams, View(y, kStreams * kWidth));
+  AddToStreams(machine.context(), View(one, kWidth), View(add, kStreams),
+               View(y, kStreams * kWidth));
+  for (size_t t = 0; t < size_t(kRows); ++t) {
+    for (size_t i = 0; i < kStreams; ++i) {
+      for (size_t c = 0; c < size_t(kWidth); ++c) {
+        double sum = x[(t * kStreams + i) * kWidth + c];
+        for (size_t j = 0; j < kStreams; ++j) {
+          sum +=
+              double(mix[(t * kStreams + i) * kStreams + j]) * x[(t * kStreams + j) * kWidth + c];
+        }
+        sum += (add[t * kStreams + i] + 1.0) * one[t * kWidth + c];
+        ASSERT_NEAR(y[(t * kStreams + i) * kWidth + c], sum, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(FamilyOps, FactorsGoByPosition) {
+  Rng rng(14);
+  const std::vector<int32_t> positions = {0, 63, 64, 127, 128, 191};
+  const Floats factors = {1, 1.25f, 0.5f};
+  const Floats x = Random(rng, 6 * 20);
+  StepLayout step;
+  step.host.tokens = positions;  // any: as many as there are rows
+  step.host.positions = positions;
+  Machine machine(2);
+  BeginStep(machine.context(), &step);
+  Floats y(x.size());
+  ScaleByPosition(machine.context(), step, View(factors), 64, View(x, 20), View(y, 20));
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(y[i], x[i] * factors[size_t(positions[i / 20] / 64)]);
+  }
 }
 
 TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {

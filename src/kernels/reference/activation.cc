@@ -119,6 +119,28 @@ float MultiplyAdds(int64_t n) {
   return total;
 }
 
+void MixStreams(const float* x, const float* factors, int streams, int64_t width, float* y) {
+  for (int i = 0; i < streams; ++i) {
+    const float* factor = factors + i * streams;
+    float* out = y + i * width;
+    for (int64_t c = 0; c < width; ++c) out[c] = factor[0] * x[c];
+    for (int j = 1; j < streams; ++j) {
+      const float* in = x + j * width;
+      for (int64_t c = 0; c < width; ++c) out[c] += factor[j] * in[c];
+    }
+    const float* own = x + i * width;
+    for (int64_t c = 0; c < width; ++c) out[c] += own[c];
+  }
+}
+
+void AddToStreams(const float* x, const float* factors, int streams, int64_t width, float* y) {
+  for (int i = 0; i < streams; ++i) {
+    const float factor = factors[i] + 1.0f;
+    float* out = y + i * width;
+    for (int64_t c = 0; c < width; ++c) out[c] += factor * x[c];
+  }
+}
+
 void F32ToF16(const float* x, int64_t n, uint16_t* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = reprise::F32ToF16(x[i]);
 }

@@ -32,6 +32,10 @@ void Softmax(const float* x, int64_t n, float* y);
 
 float MultiplyAdds(int64_t n);
 
+// Ops of activation_ops.h on one row; no instruction set has an entry of its own for them.
+void MixStreams(const float* x, const float* factors, int streams, int64_t width, float* y);
+void AddToStreams(const float* x, const float* factors, int streams, int64_t width, float* y);
+
 void F32ToF16(const float* x, int64_t n, uint16_t* y);
 void F16ToF32(const uint16_t* x, int64_t n, float* y);
 void BF16ToF32(const uint16_t* x, int64_t n, float* y);

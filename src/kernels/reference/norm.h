@@ -11,4 +11,8 @@ void L2Norm(const float* x, float eps, float scale, int64_t n, float* y);
 void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n,
                float* y);
 
+// Ops of activation_ops.h on one row; no instruction set has an entry of its own for them.
+void MatchMagnitude(const float* x, const float* like, float least, int64_t n, float* y);
+void CutBelow(const float* x, float factor, int64_t n, float* y);
+
 }  // namespace reprise::reference

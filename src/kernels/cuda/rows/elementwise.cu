@@ -132,6 +132,11 @@ struct GeGluOf {
     y[0] = reference::Gelu(x[0]) * x[1];
   }
 };
+struct GeGluErfOf {
+  __device__ void operator()(const float (&x)[2], float (&y)[1]) const {
+    y[0] = reference::GeluErf(x[0]) * x[1];
+  }
+};
 struct SigmoidMulOf {
   __device__ void operator()(const float (&x)[2], float (&y)[1]) const {
     y[0] = reference::Sigmoid(x[0]) * x[1];
@@ -227,6 +232,9 @@ void ClampedSwiGlu(Stream stream, const View& gate, const View& up, float alpha,
 }
 void GeGlu(Stream stream, const View& gate, const View& up, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, GeGluOf{});
+}
+void GeGluErf(Stream stream, const View& gate, const View& up, const View& y) {
+  Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, GeGluErfOf{});
 }
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(x)}}, {{From(y)}}, SigmoidMulOf{});

@@ -20,6 +20,7 @@ void SwiGlu(Stream stream, const View& gate, const View& up, const View& y);  //
 void ClampedSwiGlu(Stream stream, const View& gate, const View& up, float alpha, float limit,
                    const View& y);
 void GeGlu(Stream stream, const View& gate, const View& up, const View& y);  // gelu(gate) * up
+void GeGluErf(Stream stream, const View& gate, const View& up, const View& y);
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y);
 void Silu(Stream stream, const View& x, const View& y);
 void Gelu(Stream stream, const View& x, const View& y);

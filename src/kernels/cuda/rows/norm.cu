@@ -197,6 +197,27 @@ struct LayerNormOp {
   }
 };
 
+struct CutBelowOp {
+  View x;
+  float factor;
+  View y;
+  __device__ float Value(int64_t row, int64_t i) const { return x.data[row * x.stride + i]; }
+  template <typename ValueOf>
+  __device__ float Reduce(const ValueOf& value, int lane, int64_t n) const {
+    float sum = 0;
+#pragma unroll 8
+    for (int64_t i = lane; i < n; i += kLanes) sum += value(i);
+    const float mean = SumLanes(sum) / static_cast<float>(n);
+    const auto deviation = [&](int64_t i) { return value(i) - mean; };
+    const float squares = SumOfSquares(deviation, lane, n);
+    return fmaf(sqrtf(squares / static_cast<float>(n)), factor, mean);
+  }
+  __device__ void Store(int64_t row, int64_t i, int64_t, float value, float least) const {
+    const float above = value - least;
+    y.data[row * y.stride + i] = above < 0 ? 0 : above;
+  }
+};
+
 struct SoftmaxOp {
   View x;
   View y;
@@ -274,6 +295,9 @@ void GateRmsNorm(Stream stream, const View& x, const View& gate, const float* we
 void LayerNorm(Stream stream, const View& x, const float* weight, const float* bias, int groups,
                float eps, const View& y) {
   Launch(stream, x, groups, LayerNormOp{x, weight, bias, eps, y});
+}
+void CutBelow(Stream stream, const View& x, float factor, const View& y) {
+  Launch(stream, x, 1, CutBelowOp{x, factor, y});
 }
 void Softmax(Stream stream, const View& x, const View& y) { Launch(stream, x, 1, SoftmaxOp{x, y}); }
 void RwkvBonus(Stream stream, const View& r, const View& k, const float* weight, const View& v,

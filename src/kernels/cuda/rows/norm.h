@@ -32,6 +32,9 @@ void GateRmsNorm(Stream stream, const View& x, const View& gate, const float* we
 void LayerNorm(Stream stream, const View& x, const float* weight, const float* bias, int groups,
                float eps, const View& y);
 
+// y = max(x - (mean + factor * deviation), 0) over whole rows; NaN stays NaN.
+void CutBelow(Stream stream, const View& x, float factor, const View& y);
+
 void Softmax(Stream stream, const View& x, const View& y);
 // RWKV-7: y += (sum over the head of r * k * weight) * v; weight: [cols]. No operand may be y.
 void RwkvBonus(Stream stream, const View& r, const View& k, const float* weight, const View& v,

@@ -15,6 +15,7 @@
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/start/embed.h"
+#include "kernels/cuda/streams/streams.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/gpu/bf16_weights.h"
 #include "kernels/scan_ops.h"
@@ -115,6 +116,11 @@ std::vector<RowOp> ElementwiseOps() {
          reprise::GeGlu(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { GeGlu(nullptr, a, b, y); }},
+      {"GeGluErf",
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
+         reprise::GeGluErf(c, a, b, y);
+       },
+       [](const V& a, const V& b, const V&, Vectors, const V& y) { GeGluErf(nullptr, a, b, y); }},
       {"SigmoidMul",
        [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::SigmoidMul(c, a, b, y);
@@ -242,6 +248,18 @@ std::vector<RowOp> NormOps(int groups) {
        [=](const V& a, const V&, const V&, Vectors v, const V& y) {
          LayerNorm(nullptr, a, v.a, nullptr, groups, 1e-5f, y);
        }},
+      {"CutBelow",
+       [=](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
+         reprise::CutBelow(c, a, 1.3f, y);
+       },
+       [=](const V& a, const V&, const V&, Vectors, const V& y) { CutBelow(nullptr, a, 1.3f, y); }},
+      {"MatchMagnitude",
+       [=](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
+         reprise::MatchMagnitude(c, a, b, 1e-5f, y);
+       },
+       [=](const V& a, const V& b, const V&, Vectors, const V& y) {
+         MatchMagnitude(nullptr, a, b, 1e-5f, y);
+       }},
       {"RwkvBonus",
        [=](const C& c, const R& a, const R& b, const R& v, OpVectors w, const R& y) {
          reprise::RwkvBonus(c, a, b, w.a, v, groups, y);
@@ -331,6 +349,44 @@ TEST_F(RowKernels, Rope) {
   }
 }
 
+TEST_F(RowKernels, Streams) {
+  for (const int streams : {1, 2, 4, 8}) {
+    for (const int64_t width : {int64_t{1}, int64_t{40}, int64_t{2053}}) {
+      SCOPED_TRACE(streams * 10000 + width);
+      DeviceRows x({5, streams * width, 3}, rng_), y({5, streams * width, 7}, rng_);
+      DeviceRows mix({5, streams * streams, 2}, rng_), add({5, streams, 1}, rng_);
+      DeviceRows one({5, width, 6}, rng_);
+      Spoil(x), Spoil(one);
+      const OpContext context = cpu_.context();
+      reprise::MixStreams(context, x.rows(), mix.rows(), streams, y.rows());
+      MixStreams(nullptr, x.view(), mix.view(), streams, y.view());
+      EXPECT_TRUE(y.Same());
+      reprise::AddToStreams(context, one.rows(), add.rows(), y.rows());
+      AddToStreams(nullptr, one.view(), add.view(), y.view());
+      EXPECT_TRUE(y.Same());
+    }
+  }
+}
+
+TEST_F(RowKernels, ScalesByPosition) {
+  const std::vector<int32_t> positions = {0, 1, 63, 64, 65, 127, 128, 200};
+  const DeviceArray<int32_t> device_positions(positions);
+  const Floats factors = {1, 1.25f, 1.5f, 0.3f};
+  const DeviceArray<float> device_factors(factors);
+  StepLayout step;
+  step.host.tokens = positions;  // any: as many as there are rows
+  step.host.positions = positions;
+  const OpContext context = cpu_.context();
+  BeginStep(context, &step);
+  for (const int64_t cols : {int64_t{3}, int64_t{4096}}) {
+    DeviceRows x({int64_t(positions.size()), cols, 5}, rng_);
+    reprise::ScaleByPosition(context, step, PlaceAt(factors.data()), 64, x.rows(), x.rows());
+    ScaleByPosition(nullptr, device_positions.data(), device_factors.data(), 64, x.view(),
+                    x.view());
+    EXPECT_TRUE(x.Same());
+  }
+}
+
 // Blocks of random bytes: every bit pattern that a file may hold, f16 infinities and NaN included.
 std::vector<std::byte> RandomBytes(Rng& rng, size_t count) {
   std::vector<std::byte> bytes(count);
@@ -398,6 +454,17 @@ TEST_F(RowKernels, EmbedsEveryType) {
         Embed(nullptr,
               {QuantisedMatrix{layout, device_table.data()}, device_tokens.data(), out.view()});
       }
+      EXPECT_TRUE(out.Same());
+      if (dtype != DType::kF32) continue;
+      const DeviceArray<std::byte> device_table(table);
+      const std::vector<int32_t> beyond = {49, 0, 0, 7, 0};
+      const DeviceArray<int32_t> device_beyond(std::vector<int32_t>{49, 50, 51, 7, 1 << 20});
+      for (size_t t = 0; t < beyond.size(); ++t) {
+        DequantiseRow(dtype, table.data() + size_t(beyond[t]) * row_bytes,
+                      RowOf(out.rows(), int64_t(t)), cols);
+      }
+      Embed(nullptr, {reinterpret_cast<const float*>(device_table.data()), device_beyond.data(),
+                      out.view(), 50});
       EXPECT_TRUE(out.Same());
     }
   }

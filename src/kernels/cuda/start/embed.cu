@@ -47,9 +47,15 @@ __device__ __forceinline__ bool BeginRows(const Beside& beside) {
   return false;
 }
 
+struct TableRows {
+  const int32_t* tokens;
+  int32_t count;  // of the table
+  __device__ int32_t operator[](int64_t t) const { return tokens[t] < count ? tokens[t] : 0; }
+};
+
 template <typename Value>
 __global__ void __launch_bounds__(kThreads)
-    WidenRows(const Value* table, int64_t stride, float scale, const int32_t* tokens, View out,
+    WidenRows(const Value* table, int64_t stride, float scale, TableRows tokens, View out,
               Beside beside) {
   if (!BeginRows(beside)) return;
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -78,7 +84,7 @@ __device__ float Dequantise(float q, uint32_t scales, const HalfScales& sub, int
 // A warp a unit, a thread a value.
 template <DType kType>
 __global__ void __launch_bounds__(kThreads)
-    DequantiseRows(QuantisedMatrix table, const int32_t* tokens, View out, Beside beside) {
+    DequantiseRows(QuantisedMatrix table, TableRows tokens, View out, Beside beside) {
   if (!BeginRows(beside)) return;
   const int64_t unit = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   if (unit >= out.cols / 32) return;
@@ -103,8 +109,7 @@ __global__ void __launch_bounds__(kThreads)
 // A thread a value of packed weights: scale * q + shift in f32.
 template <PackedForm kForm>
 __global__ void __launch_bounds__(kThreads)
-    UnpackRows(const uint8_t* table, int64_t units, const int32_t* tokens, View out,
-               Beside beside) {
+    UnpackRows(const uint8_t* table, int64_t units, TableRows tokens, View out, Beside beside) {
   if (!BeginRows(beside)) return;
   const int column = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (column >= out.cols) return;
@@ -146,14 +151,15 @@ void LaunchRows(void (*kernel)(Parameters...), Stream stream, const EmbeddedRows
                 const Beside& beside, const Arguments&... table) {
   const unsigned blocks = Blocks(rows.out.cols, kThreads);
   const unsigned height = RowBlocks(rows.out.rows);
+  const TableRows tokens{rows.tokens, rows.table_rows};
   if (beside.from == nullptr) {
-    return LaunchEarly(kernel, dim3(blocks, height), kThreads, 0, stream, table..., rows.tokens,
+    return LaunchEarly(kernel, dim3(blocks, height), kThreads, 0, stream, table..., tokens,
                        rows.out, beside);
   }
   // Not early: what is in front may read the arrays of its own step.
   LaunchAs({.division = LaunchNeeds::Division::kShared}, kernel,
-           dim3(blocks + Beside::kBlocks, height), kThreads, stream, table..., rows.tokens,
-           rows.out, beside);
+           dim3(blocks + Beside::kBlocks, height), kThreads, stream, table..., tokens, rows.out,
+           beside);
 }
 
 struct EmbedFrom {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <variant>
 
 #include "kernels/cuda/quantised/layout.h"
@@ -11,12 +13,13 @@
 
 namespace reprise::cuda {
 
-// out[t] = row tokens[t] of the table, as f32: exactly tensor/dequantise.cc.
-// REQUIRES: every token is a row of the table.
+// out[t] = row tokens[t] of the table, as f32: exactly tensor/dequantise.cc. Of tokens that are no
+// row of the table, row 0.
 struct EmbeddedRows {
   std::variant<const float*, HalfMatrix, QuantisedMatrix> table;
   const int32_t* tokens = nullptr;
   View out;
+  int32_t table_rows = std::numeric_limits<int32_t>::max();
 };
 void Embed(Stream stream, const EmbeddedRows& rows);
 
