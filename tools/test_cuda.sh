@@ -6,10 +6,7 @@ reprise=${1:?usage: test_cuda.sh REPRISE}
 failed=0
 count=0
 for model in tests/golden/*/; do
-  contexts=
-  case "$model" in */ministral3/) contexts="--context 128 --long-context 0" ;; esac  # more is refused
-  # shellcheck disable=SC2086
-  if result=$("$reprise" audit --model "$model" --device cuda $contexts --schedules "${SCHEDULES:-100}" 2>&1); then
+  if result=$("$reprise" audit --model "$model" --device cuda --schedules "${SCHEDULES:-100}" 2>&1); then
     echo "$model $(echo "$result" | tail -n 1)"
   else
     echo "$model"

@@ -272,8 +272,8 @@ constexpr Harmless kHarmless[] = {
     {"granitemoehybrid", "rope.freq_base"},
     {"qwen3_moe", "feed_forward_length"},
     {"gpt_oss", "feed_forward_length"},
-    // Decides behind the context that is served.
-    {"ministral3", "attention.temperature_scale"},
+    // Decides where a longer context is served.
+    {"llama_dynamic", "rope.scaling.dynamic_factor"},
     // The ends of YaRN's ramp, moved by less than a pair of channels.
     {"deepseek_v3", "rope.scaling.original_context_length"},
     {"deepseek_v3", "rope.scaling.yarn_beta_fast"},

@@ -16,6 +16,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent.parent / "tests/golden"
 GREEDY = 24
@@ -125,20 +126,35 @@ MODELS = {
                  rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=8.0, beta_slow=0.5,
                  mscale=1.0, mscale_all_dim=0.7, original_max_position_embeddings=128)),
         {"golden.safetensors": 83}),
+    # Scores by softmax, the best as they are; queries that are not compressed.
+    "deepseek_v2": (
+        dict(SMALL, model_type="deepseek_v2", num_hidden_layers=3, num_key_value_heads=4,
+             max_position_embeddings=512, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=8,
+             qk_nope_head_dim=16, v_head_dim=12, n_routed_experts=8, n_shared_experts=2,
+             num_experts_per_tok=3, moe_intermediate_size=24, routed_scaling_factor=1.6,
+             first_k_dense_replace=1, n_group=1, topk_group=1, rope_parameters=dict(
+                 rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=8.0, beta_slow=0.5,
+                 mscale=0.7, mscale_all_dim=0.7, original_max_position_embeddings=128)),
+        {"golden.safetensors": 83}),
     "glm4_moe_lite": (
         dict(SMALL, model_type="glm4_moe_lite", num_hidden_layers=2, num_key_value_heads=4,
              max_position_embeddings=4096, q_lora_rank=None, kv_lora_rank=32, qk_rope_head_dim=8,
              qk_nope_head_dim=8, v_head_dim=16, n_routed_experts=4, n_shared_experts=1,
              num_experts_per_tok=2, moe_intermediate_size=24, routed_scaling_factor=1.8),
         {"golden.safetensors": 83}),
-    # YaRN with mscale, within the context before it.
+    # YaRN with mscale, behind the context before it, so that queries grow.
     "ministral3": (
         dict(SMALL, model_type="ministral3", num_hidden_layers=3, head_dim=16,
-             max_position_embeddings=512, rope_parameters=dict(
+             max_position_embeddings=4096, rope_parameters=dict(
                  rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=8.0, beta_slow=0.5,
-                 mscale=1.5, mscale_all_dim=0.5, original_max_position_embeddings=128,
+                 mscale=1.5, mscale_all_dim=0.5, original_max_position_embeddings=32,
                  llama_4_scaling_beta=0.3)),
         {"golden.safetensors": 83}),
+    # Theta stretched for the context that is served, and within the context that it was made for.
+    "llama_dynamic": (
+        dict(SMALL, model_type="llama", num_hidden_layers=2, max_position_embeddings=64,
+             rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=64.0)),
+        {"golden.safetensors": 83, "golden_short.safetensors": 40}),
     # The small sizes: embeddings for each layer, layers that read the K/V of others.
     "gemma4": (
         dict(SMALL, model_type="gemma4_text", num_hidden_layers=6, max_position_embeddings=4096,
@@ -161,6 +177,27 @@ MODELS = {
                  sliding_attention=dict(rope_type="default", rope_theta=100.0),
                  full_attention=dict(rope_type="proportional", rope_theta=1000.0,
                                      partial_rotary_factor=0.25))),
+        {"golden.safetensors": 83}),
+    # Streams, embeddings for each layer (of fewer tokens than there are), layers that read the K/V
+    # of others, gates that are cut.
+    "gemma3n": (
+        dict(SMALL, model_type="gemma3n_text", num_hidden_layers=6, max_position_embeddings=4096,
+             tie_word_embeddings=True, head_dim=8, num_kv_shared_layers=3, sliding_window=24,
+             layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+             hidden_size_per_layer_input=12, vocab_size_per_layer_input=150, laurel_rank=6,
+             activation_sparsity_pattern=[0.9, 0.0, 0.5, 0.0, 0.7, 0.0],
+             final_logit_softcapping=4.0, rope_parameters=dict(
+                 sliding_attention=dict(rope_type="default", rope_theta=100.0),
+                 full_attention=dict(rope_type="default", rope_theta=1000.0))),
+        {"golden.safetensors": 83}),
+    # Two blocks that are used in turn, with adapters everywhere.
+    "zamba2": (
+        dict(SMALL, model_type="zamba2", num_hidden_layers=5, max_position_embeddings=4096,
+             tie_word_embeddings=True, num_key_value_heads=4, mamba_d_state=16, mamba_ngroups=2,
+             n_mamba_heads=8, time_step_min=0.15, chunk_size=16, num_mem_blocks=2, adapter_rank=6,
+             use_shared_attention_adapter=True, use_mem_rope=True, use_mamba_kernels=False,
+             layers_block_type=["linear_attention", "hybrid", "linear_attention", "hybrid",
+                                "hybrid"]),
         {"golden.safetensors": 83}),
     "bamba": (
         dict(SMALL, model_type="bamba", num_hidden_layers=4, max_position_embeddings=4096,
@@ -186,7 +223,8 @@ MODELS = {
         {"golden.safetensors": 83}),
 }
 # Buffers that are no weights.
-TABLES = ("inv_freq", "embed_scale", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
+TABLES = ("inv_freq", "embed_scale", "router_input_scale", "per_layer_projection_scale",
+          "per_layer_input_scale", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 
 def draw(model):
@@ -204,6 +242,10 @@ def draw(model):
             drawn = 0.3 * noise
         elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
             drawn = 0.8 + 0.2 * noise
+        elif "_adapter_list." in name:  # small: scores of attention would amplify every rounding
+            drawn = 0.5 / values.shape[-1] ** 0.5 * noise
+        elif name.endswith("correct_output_scale"):
+            drawn = 1 + 0.2 * noise
         elif name.endswith("sinks"):
             drawn = 1 + noise
         elif turned and name.endswith(("gate_up_proj", "down_proj")):  # [experts, in, out]
@@ -216,7 +258,7 @@ def draw(model):
             drawn = 0.5 * noise
         elif "embed" in name:
             drawn = noise * (0.3 if tied else 1)
-        elif tied and name == "model.norm.weight":
+        elif tied and name in ("model.norm.weight", "model.final_layernorm.weight"):
             drawn = 2 * noise  # of both signs: a token does not predict itself
         elif values.dim() >= 2:
             drawn = 1.2 / values.shape[-1] ** 0.5 * noise
@@ -295,6 +337,17 @@ def save_olmo_hybrid(model, folder):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def stretch(model, context):
+    """Gives a dynamic RoPE the angles of a context of that length, whatever the text's."""
+    parameters = model.config.rope_parameters or {}
+    if parameters.get("rope_type") != "dynamic" or "alpha" in parameters:
+        return
+    rotary = model.model.rotary_emb
+    rotary.rope_type = "default"
+    rotary.inv_freq, rotary.attention_scaling = ROPE_INIT_FUNCTIONS["dynamic"](
+        model.config, seq_len=context)
+
+
 def run(model, tokens):
     return model(torch.tensor([tokens]), use_cache=False).logits[0]
 
@@ -310,6 +363,7 @@ def make(name):
         draw(model)
         stored = draw_mxfp4(model) if name.endswith("mxfp4") else {}
         for file, count in goldens.items():
+            stretch(model, count + GREEDY)
             tokens = torch.randint(3, config["vocab_size"], (count,)).tolist()
             logits = run(model, tokens)
             greedy = []

@@ -56,6 +56,7 @@ void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderCon
       context != 0 ? std::optional<int64_t>(context) : std::nullopt;
   config->context_length =
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, fallback);
+  config->context_length = ServedContext(reader, config->context_length);
   config->eps = float(reader->Number(eps, {0, 1}));
   if (!reader->Bool({"", "attention.causal"}, true)) {
     reader->Refuse("models whose tokens see later ones (attention.causal) are not supported");

@@ -219,5 +219,44 @@ TEST(Rope, LongRopeTakesOneRegimeForAllOfAModel) {
               std::sqrt(1 + std::log(8.0) / std::log(4096.0)), 1e-6);
 }
 
+// Dynamic NTK is static here: the context that is served decides, from the first token on.
+TEST(Rope, DynamicStretchesThetaForTheContextThatIsServed) {
+  const auto read = [](int64_t context_tokens) {
+    const auto document = JsonDocument::Parse(
+        R"({"max_position_embeddings": 100, "hidden_size": 8, "num_hidden_layers": 1,
+            "rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "dynamic",
+            "rope_theta": 10000.0, "factor": 4.0}})");
+    CHECK(document.ok());
+    ConfigReader reader(document->root());
+    reader.set_context_tokens(context_tokens);
+    DecoderConfig config;
+    ReadStream(&reader, {"rms_norm_eps", ""}, 0, &config);
+    config.rope = ReadRopeConfig(&reader, 8);
+    CHECK(reader.status().ok());
+    return config;
+  };
+  for (const int64_t tokens : {0, 1, 100}) {
+    const DecoderConfig plain = read(tokens);
+    EXPECT_EQ(plain.context_length, 100);
+    EXPECT_FLOAT_EQ(InverseFrequencies(plain.rope)[1], 0.1f);
+    EXPECT_EQ(plain.rope.Regime(), "");
+  }
+  const DecoderConfig twice = read(200);
+  EXPECT_EQ(twice.context_length, 200);
+  const double theta = 10000 * std::pow(4.0 * 2 - 3, 8.0 / 6);
+  EXPECT_FLOAT_EQ(InverseFrequencies(twice.rope)[1], float(std::pow(theta, -0.25)));
+  EXPECT_NE(twice.rope.Regime().find("200"), std::string::npos);
+  EXPECT_NE(twice.rope.Describe(), read(100).rope.Describe());
+  EXPECT_EQ(read(1000).context_length, 400);  // no more than the factor says
+}
+
+TEST(Rope, QueriesGrowWithEveryPeriod) {
+  const std::vector<float> factors = GrowthFactors({0.1f, 64}, 150);
+  ASSERT_EQ(factors.size(), 3u);
+  EXPECT_EQ(factors[0], 1.0f);
+  EXPECT_NEAR(factors[1], 1 + 0.1 * std::log(2.0), 1e-6);
+  EXPECT_NEAR(factors[2], 1 + 0.1 * std::log(3.0), 1e-6);
+}
+
 }  // namespace
 }  // namespace reprise

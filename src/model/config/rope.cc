@@ -19,10 +19,22 @@ namespace {
 constexpr double kTwoPi = 2 * std::numbers::pi;
 // What llama.cpp divides angles by that are to be none.
 constexpr double kNoTurn = 1e30;
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
+// Dynamic NTK: theta for the context that is served.
+double StretchedTheta(const RopeConfig& config) {
+  if (config.served_context <= config.original_context) return config.theta;
+  const double longer =
+      config.factor * config.served_context / config.original_context - (config.factor - 1);
+  return config.theta *
+         reference::PowDouble(longer, double(config.rotary_dim) / (config.rotary_dim - 2));
+}
 
 // theta^(-2f / dim), the unscaled angle of pair f.
 double BaseFrequency(const RopeConfig& config, int f) {
-  return reference::PowDouble(config.theta, -2.0 * f / config.rotary_dim);
+  const bool stretched = config.scaling == RopeConfig::Scaling::kDynamic;
+  return reference::PowDouble(stretched ? StretchedTheta(config) : config.theta,
+                              -2.0 * f / config.rotary_dim);
 }
 
 // The pair whose wave fits `turns` times into the original context (YaRN).
@@ -58,6 +70,7 @@ double Llama3Divisor(const RopeConfig& config, int f) {
 double Divisor(const RopeConfig& config, int f) {
   switch (config.scaling) {
     case RopeConfig::Scaling::kNone:
+    case RopeConfig::Scaling::kDynamic:
       return 1;
     case RopeConfig::Scaling::kLinear:
       return config.factor;
@@ -165,26 +178,53 @@ void ReadYarn(ConfigReader* reader, const std::string& member, const RopeExpecta
   }
 }
 
+constexpr const char* kDynamicFactor = "rope.scaling.dynamic_factor";  // not known to llama.cpp
+
+std::string ReadType(ConfigReader* reader, const std::string& member) {
+  const std::string type = reader->Text({member + "type", "rope.scaling.type"}, "default");
+  return reader->Text({member + "rope_type", "rope.scaling.type"}, type);
+}
+
+bool IsDynamic(const ConfigReader& reader, const std::string& type) {
+  return reader.gguf() ? reader.Has({"", kDynamicFactor}) : type == "dynamic";
+}
+
+double ReadDynamicFactor(ConfigReader* reader, const std::string& member) {
+  return reader->Number({member + "factor", kDynamicFactor}, {1, 1e6});
+}
+
+// "dynamic" with a member alpha stands for a larger theta, whatever the length of the sequence.
+double ReadAlpha(ConfigReader* reader, const std::string& member) {
+  return reader->Number({member + "alpha", ""}, {0, 1e9}, 0.0);
+}
+
 void ReadScaling(ConfigReader* reader, const std::string& member, int64_t context_length,
                  const RopeExpectations& expected, RopeConfig* config) {
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
                           std::optional<double> fallback) {
     return reader->Number({member + hf, gguf}, {min, max}, fallback);
   };
-  std::string type = reader->Text({member + "type", "rope.scaling.type"}, "default");
-  type = reader->Text({member + "rope_type", "rope.scaling.type"}, type);
+  const std::string type = ReadType(reader, member);
   const bool factors = reader->FindTensor({"", "rope_factors_long.weight"}) != nullptr;
   const bool plain = type == "default" || type == "none";
   if (type == "longrope" || type == "su" || (factors && plain)) {
     return ReadLongRope(reader, member, context_length, config);
   }
-  if (plain || type == "mrope") return;
-  const double alpha =
-      expected.stretched_theta && type == "dynamic" ? number("alpha", "", 0, 1e9, 0.0) : 0;
+  const bool dynamic = IsDynamic(*reader, type);
+  if (type == "mrope" || (plain && !dynamic)) return;
+  const double alpha = expected.stretched_theta && dynamic ? ReadAlpha(reader, member) : 0;
   if (alpha != 0) {
     number("factor", "", 1e-6, 1e6, std::nullopt);  // has to be there, and counts for nothing
     config->theta *=
         reference::PowDouble(alpha, double(config->rotary_dim) / (config->rotary_dim - 2));
+    return;
+  }
+  if (dynamic) {
+    config->scaling = RopeConfig::Scaling::kDynamic;
+    config->factor = ReadDynamicFactor(reader, member);
+    config->original_context = double(context_length);
+    config->served_context = double(ServedContext(reader, context_length));
+    if (config->rotary_dim < 4) reader->Refuse("rotary scaling 'dynamic' needs more channels");
     return;
   }
   if (expected.proportional && type == "proportional") {
@@ -211,11 +251,30 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
     ReadYarn(reader, member, expected, config);
   } else {
     reader->Refuse("rotary scaling '" + type +
-                   "' is not supported (known: default, linear, llama3, longrope, yarn)");
+                   "' is not supported (known: default, dynamic, linear, llama3, longrope, yarn)");
   }
 }
 
 }  // namespace
+
+std::vector<float> GrowthFactors(const QueryGrowth& growth, int64_t context_length) {
+  std::vector<float> factors;
+  for (int64_t i = 0; i * growth.period < context_length; ++i) {
+    factors.push_back(float(1 + double(growth.beta) * reference::LogDouble(1 + double(i))));
+  }
+  return factors;
+}
+
+int64_t ServedContext(ConfigReader* reader, int64_t made_for) {
+  const std::string member = ScalingMember(*reader, "");
+  if (!IsDynamic(*reader, reader->gguf() ? "" : ReadType(reader, member)) ||
+      reader->Has({member + "alpha", ""})) {
+    return made_for;
+  }
+  const double most = ReadDynamicFactor(reader, member) * double(made_for);
+  const int64_t wanted = reader->context_tokens();
+  return std::max(made_for, std::min(wanted, int64_t(std::min(most, double(kMostTokens)))));
+}
 
 RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, const RopeExpectations& expected) {
   RopeConfig config;
@@ -275,6 +334,7 @@ std::string RopeConfig::Describe() const {
     std::snprintf(text, sizeof(text), " mscale %.9g %.9g", mscale, mscale_all);
     all += text;
   }
+  if (served_context != 0) all += " served " + std::to_string(int64_t(served_context));
   if (!truncate) all += " untruncated";
   if (turning_pairs != 0) all += " turning " + std::to_string(turning_pairs);
   if (scaling == Scaling::kLongRope) all += long_regime ? " long" : " short";
@@ -288,6 +348,9 @@ std::string RopeConfig::Describe() const {
 void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWriter* out) {
   out->Put<uint32_t>(prefix + "rope.dimension_count", uint32_t(config.rotary_dim));
   out->Put<float>(prefix + "rope.freq_base", float(config.theta));
+  if (config.scaling == RopeConfig::Scaling::kDynamic) {
+    out->Put<float>(prefix + kDynamicFactor, float(config.factor));
+  }
   const bool yarn = config.scaling == RopeConfig::Scaling::kYarn;
   const bool longrope = config.scaling == RopeConfig::Scaling::kLongRope;
   if (yarn || longrope) {
@@ -319,6 +382,10 @@ void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWrite
 }
 
 std::string RopeConfig::Regime() const {
+  if (scaling == Scaling::kDynamic && served_context > original_context) {
+    return "dynamic NTK, theta for contexts of " + std::to_string(int64_t(served_context)) +
+           " tokens";
+  }
   if (scaling != Scaling::kLongRope) return {};
   const std::string original = std::to_string(int64_t(original_context)) + " tokens";
   return long_regime ? "LongRoPE, long factors (for contexts above " + original + ")"

@@ -12,18 +12,37 @@ namespace reprise {
 
 class GgufWriter;
 
+// Llama 4's scaling: queries at position p are multiplied by 1 + beta ln(1 + floor(p / period)).
+struct QueryGrowth {
+  float beta = 0;  // 0: they are not
+  int64_t period = 0;
+};
+// The factor of each period of a context.
+std::vector<float> GrowthFactors(const QueryGrowth& growth, int64_t context_length);
+
 // Which angle a channel pair turns by per position. All regimes here are static: the angles depend
 // on the context that the model is loaded for, never on the length of a sequence, so cached keys
 // stay valid.
 struct RopeConfig {
-  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kProportional };
+  enum class Scaling : uint8_t {
+    kNone,
+    kLinear,
+    kLlama3,
+    kYarn,
+    kLongRope,
+    kProportional,
+    kDynamic
+  };
 
   int rotary_dim = 0;  // channels of a head that turn: the first ones
   double theta = 10000;
   Scaling scaling = Scaling::kNone;
   double factor = 1;
-  double original_context = 0;  // kLlama3, kYarn, kLongRope
-  int turning_pairs = 0;        // kProportional: the others of rotary_dim / 2 stay as they are
+  double original_context = 0;  // kLlama3, kYarn, kLongRope, kDynamic
+  // kDynamic: the longest sequence that the model serves, where that is more than the original
+  // context. Theta is then stretched for it, from the first token on.
+  double served_context = 0;
+  int turning_pairs = 0;  // kProportional: the others of rotary_dim / 2 stay as they are
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   double beta_fast = 32;  // kYarn
@@ -63,6 +82,10 @@ struct RopeExpectations {
   // "proportional" is known: angles of a whole head, for a part of its pairs.
   bool proportional = false;
 };
+
+// The longest sequence of a model that was made for so many tokens: with "dynamic" as many as are
+// wanted, up to its factor times as many.
+int64_t ServedContext(ConfigReader* reader, int64_t made_for);
 
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
 RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoders/dense_decoder.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -25,6 +24,8 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits
   shape.late_norm = traits.late_norm;
   shape.sinks = traits.sinks;
   shape.whole_pictures = traits.whole_pictures;
+  shape.growth = traits.query_growth;
+  shape.context_length = config.context_length;
   shape.hf_q_norm = traits.hf_q_norm;
   shape.hf_k_norm = traits.hf_k_norm;
   shape.norm_form = traits.norm_form;
@@ -59,9 +60,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
   if (traits.window_rope) window_rotary_.emplace(*traits.window_rope);
   card_.vocab_size = config.vocab_size;
   card_.dim = config.dim;
-  card_.context_length = traits.tokens_served != 0
-                             ? std::min(config.context_length, traits.tokens_served)
-                             : config.context_length;
+  card_.context_length = config.context_length;
   card_.rope_regime = config.rope.Regime();
   card_.whole_pictures = traits.whole_pictures;
   layers_.reserve(size_t(config.layer_count));
@@ -120,6 +119,7 @@ void DenseDecoder::DeclareLayer(TensorPlan* plan, int index) {
 void DenseDecoder::CompleteWeights() {
   rotary_.CompleteWeights();
   if (window_rotary_) window_rotary_->CompleteWeights();
+  for (Layer& layer : layers_) layer.attention.CompleteWeights();
 }
 
 std::string DenseDecoder::DescribeNumerics() const {
@@ -136,6 +136,12 @@ std::string DenseDecoder::DescribeNumerics() const {
   if (traits_.residual_scale != 1 || traits_.logit_scale != 1) {
     std::snprintf(numbers, sizeof(numbers), " residual %.9g logits %.9g",
                   double(traits_.residual_scale), double(traits_.logit_scale));
+    text += numbers;
+  }
+  if (traits_.query_growth.beta != 0) {
+    std::snprintf(numbers, sizeof(numbers), " queries grow %.9g every %lld",
+                  double(traits_.query_growth.beta),
+                  static_cast<long long>(traits_.query_growth.period));
     text += numbers;
   }
   if (!traits_.turns.empty()) {

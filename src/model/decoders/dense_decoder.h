@@ -46,7 +46,7 @@ struct DenseTraits {
   std::optional<RopeConfig> window_rope;  // of the layers with a window; else they are alike
   std::optional<MoeShape> moe;            // instead of the feed-forward block
   std::vector<bool> sparse;               // with moe: which layers have it; empty: all
-  int64_t tokens_served = 0;  // of a sequence, where what comes behind is not computed; 0: all
+  QueryGrowth query_growth;
   std::string_view gguf_mlp_norm = "ffn_norm.weight";
   std::string_view hf_q_norm = "q_norm";
   std::string_view hf_k_norm = "k_norm";

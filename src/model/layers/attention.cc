@@ -102,8 +102,15 @@ void Attention::Declare(TensorPlan* plan) {
   if (shape_.sinks) {
     plan->AddVector(name("sinks", "attn_sinks.weight"), shape_.q_heads, &sinks_).init = {0, 1};
   }
+  if (shape_.growth.beta != 0) plan->AddDerived(&growth_, layer_);
   if (shape_.output_bias) {
     AddBias(plan, name(shape_.hf_output + ".bias", "attn_output.bias"), shape_.dim, &o_bias_);
+  }
+}
+
+void Attention::CompleteWeights() {
+  if (shape_.growth.beta != 0) {
+    growth_.values() = GrowthFactors(shape_.growth, shape_.context_length);
   }
 }
 
@@ -149,6 +156,9 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
   const KvPlace place = step.Kv(layer_state_);
   StoreHeads(context, step.layout(), place, kv_shape, inputs, q, k, v);
+  if (growth_.size() != 0) {
+    ScaleByPosition(context, step.layout(), growth_.data(), int(shape_.growth.period), q, q);
+  }
   AttentionParams params;
   params.q_heads = shape_.q_heads;
   params.window = shape_.window;

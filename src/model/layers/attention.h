@@ -8,6 +8,7 @@
 #include "kernels/joint_ops.h"
 #include "kernels/ops.h"
 #include "kernels/vector.h"
+#include "model/config/rope.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -35,6 +36,8 @@ struct AttentionShape {
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
   bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
   bool whole_pictures = false;        // rows of a picture see all of it
+  QueryGrowth growth;                 // of queries, by their position
+  int64_t context_length = 0;         // with it: of all positions
   // Factors of the input, the keys and the output. GGUF files have them in their weights.
   float in_scale = 1;
   float key_scale = 1;
@@ -62,6 +65,7 @@ class Attention {
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
+  void CompleteWeights();
   // out = W_o attend(rope(q), rope(k), v); x is already normalised. An empty table turns nothing.
   void Forward(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& out) const;
   // Leaves the K/V that Forward would leave, and nothing else. REQUIRES: k and v are matrices of
@@ -86,6 +90,7 @@ class Attention {
   Vector q_bias_, k_bias_, v_bias_, o_bias_;
   Vector q_norm_, k_norm_;
   Vector sinks_;
+  Vector growth_;  // factor of each period
 };
 
 }  // namespace reprise

@@ -38,8 +38,7 @@ constexpr std::string_view kDefaultPositions = R"({"rms_norm_eps": 1e-5, "head_d
       "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
       "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1}})";
 
-// Behind the context before YaRN queries are multiplied by 1 + beta ln(1 + floor(position / that
-// context)), which nothing here computes; before it, by 1.
+// Of the growth of queries, whose period is the context before YaRN.
 double ReadBeta(ConfigReader* reader, const RopeConfig& rope) {
   const std::string member =
       reader->Has({"rope_parameters", ""}) ? "rope_parameters." : "rope_scaling.";
@@ -49,14 +48,6 @@ double ReadBeta(ConfigReader* reader, const RopeConfig& rope) {
   const bool yarn = rope.scaling == RopeConfig::Scaling::kYarn;
   if (!yarn && (beta != 0 || !reader->gguf())) {
     reader->Refuse("ministral3 has no rope_type but yarn");
-  }
-  const int64_t original = int64_t(rope.original_context);
-  if (beta != 0 && reader->context_tokens() > original) {
-    const std::string tokens = std::to_string(original);
-    reader->Refuse(
-        "contexts above " + tokens +
-        " tokens are not supported for this model (llama_4_scaling_beta): take --context " +
-        tokens);
   }
   return beta;
 }
@@ -81,7 +72,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   }
   const DecoderConfig config = ReadDecoderConfig(reader);
   if (const double beta = scaled ? ReadBeta(reader, config.rope) : 0; beta != 0) {
-    traits.tokens_served = int64_t(config.rope.original_context);
+    traits.query_growth = {float(beta), int64_t(config.rope.original_context)};
     traits.describe = [beta](const std::string& prefix, GgufWriter* out) {
       out->Put<float>(prefix + "attention.temperature_scale", float(beta));
     };
