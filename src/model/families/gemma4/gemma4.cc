@@ -20,6 +20,23 @@ Vocabulary::Shape MakeVocabularyShape(const Gemma4Config& config) {
   return shape;
 }
 
+SharedKvShape MakeAttentionShape(const Gemma4Config& config, int layer, DType kv) {
+  const bool slides = config.decoder.slides[size_t(layer)];
+  SharedKvShape shape;
+  shape.dim = config.decoder.dim;
+  shape.q_heads = config.decoder.q_heads;
+  shape.kv_heads = config.heads(layer).kv_heads;
+  shape.head_dim = config.heads(layer).head_dim;
+  shape.window = config.decoder.windows[size_t(layer)];
+  shape.shares = config.shares(layer);
+  shape.value_is_key = config.value_is_key && !slides;
+  shape.whole_pictures = config.whole_pictures && slides;
+  shape.eps = config.decoder.eps;
+  shape.residual_gain = config.decoder.residual_gain();
+  shape.kv = kv;
+  return shape;
+}
+
 MlpShape MakeMlpShape(const Gemma4Config& config, int layer) {
   MlpShape shape;
   shape.dim = config.decoder.dim;
@@ -45,8 +62,9 @@ Gemma4Model::Gemma4Model(const Gemma4Config& config, DType kv)
   for (int i = 0; i < decoder.layer_count; ++i) {
     const bool shares = config.shares(i);
     states.push_back(shares ? states[size_t(config.ProducerOf(i))] : card_.state.layers.size());
-    Layer& layer = layers_.emplace_back(Layer{Gemma4Attention(config, i, states.back(), kv),
-                                              GatedMlp(MakeMlpShape(config, i), i)});
+    Layer& layer = layers_.emplace_back(
+        Layer{SharedKvAttention(MakeAttentionShape(config, i, kv), i, states.back()),
+              GatedMlp(MakeMlpShape(config, i), i)});
     if (!shares) card_.state.layers.push_back(layer.attention.state());
     layer.attention.AddCost(&card_.state);
     if (config.moe) layer.moe.emplace(*config.moe, i);
@@ -81,8 +99,7 @@ void Gemma4Model::DeclareLayer(TensorPlan* plan, int index) {
   };
   norm("input_layernorm.weight", "attn_norm.weight", &layer.attention_norm);
   layer.attention.Declare(plan);
-  norm("post_attention_layernorm.weight", "post_attention_norm.weight",
-       &layer.attention_post_norm);
+  norm("post_attention_layernorm.weight", "post_attention_norm.weight", &layer.attention_post_norm);
   norm("pre_feedforward_layernorm.weight", "ffn_norm.weight", &layer.mlp_norm);
   layer.mlp.Declare(plan);
   if (layer.moe) DeclareExperts(plan, index);

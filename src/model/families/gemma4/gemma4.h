@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/vector.h"
-#include "model/families/gemma4/attention.h"
+#include "model/decoders/shared_kv_attention.h"
 #include "model/families/gemma4/config.h"
 #include "model/family.h"
 #include "model/layers/mlp.h"
@@ -29,7 +29,7 @@ class Gemma4Model final : public FamilyModel {
 
  private:
   struct Layer {
-    Gemma4Attention attention;
+    SharedKvAttention attention;
     GatedMlp mlp;
     std::optional<MoeMlp> moe = {};
     Vector attention_norm = {}, attention_post_norm = {};

@@ -3,19 +3,32 @@
 
 #include "kernels/ops.h"
 #include "kernels/vector.h"
-#include "model/families/gemma4/config.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
 
 namespace reprise {
 
-// The attention of one layer of Gemma 4: scores are not scaled, values are normed without a
-// weight. A layer may have no K/V of its own; it then attends to those of an earlier one.
-class Gemma4Attention {
+struct SharedKvShape {
+  int64_t dim = 0;  // width of the residual stream
+  int q_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int window = 0;               // tokens that a query sees, itself included; 0: all
+  bool shares = false;          // attends to K/V of an earlier layer
+  bool value_is_key = false;    // values are keys before their norm and RoPE
+  bool whole_pictures = false;  // rows of a picture see all of it
+  float eps = 0;
+  float residual_gain = 1;  // synth only
+  DType kv = DType::kF16;
+};
+
+// The attention of one layer of Gemma 3n and Gemma 4: scores are not scaled, values are normed
+// without a weight. A layer may have no K/V of its own; it then attends to those of an earlier one.
+class SharedKvAttention {
  public:
   // `layer_state`: of the layer's own K/V, or of the ones that it attends to.
-  Gemma4Attention(const Gemma4Config& config, int layer, size_t layer_state, DType kv);
+  SharedKvAttention(const SharedKvShape& shape, int layer, size_t layer_state);
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
@@ -27,24 +40,16 @@ class Gemma4Attention {
   void AddCost(StateSpec* state) const;
 
  private:
-  int64_t q_width() const { return int64_t{q_heads_} * heads_.head_dim; }
-  int64_t kv_width() const { return int64_t{heads_.kv_heads} * heads_.head_dim; }
+  int64_t q_width() const { return int64_t{shape_.q_heads} * shape_.head_dim; }
+  int64_t kv_width() const { return int64_t{shape_.kv_heads} * shape_.head_dim; }
   // K and V of the step's tokens to the state, q ready for Attend.
   void Store(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& q) const;
   void Query(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& q) const;
 
-  const int layer_;
-  const size_t layer_state_;
-  const Gemma4Heads heads_;
-  const int64_t dim_;
-  const int q_heads_;
-  const int window_;
-  const bool shares_;
-  const bool value_is_key_;
-  const bool whole_pictures_;
-  const float eps_;
-  const float residual_gain_;
-  const KvShape kv_;
+  SharedKvShape shape_;
+  int layer_;
+  size_t layer_state_;
+  KvShape kv_;
   Matrix q_, k_, v_, o_;
   Vector q_norm_, k_norm_;
   Vector ones_;  // [head_dim], the weight of the values' norm
