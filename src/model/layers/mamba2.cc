@@ -30,7 +30,7 @@ void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* 
                      std::to_string(shape->heads) + " heads");
     }
     shape->head_dim = int(std::clamp<int64_t>(inner / shape->heads, 1, kHeadDim.max));
-  } else {
+  } else if (!keys.head_dim.empty()) {
     shape->head_dim = int(reader->Int({keys.head_dim, ""}, kHeadDim));
   }
   if (shape->heads % shape->groups != 0) {

@@ -55,7 +55,8 @@ struct Mamba2Keys {
   // Of the factor by which all heads together are wider than the stream, where a family has one.
   std::string_view expand = "";
 };
-// Sizes; biases that nothing here adds are refused.
+// Sizes (head_dim stays as it is where a family has no key for it and the file is no GGUF file);
+// biases that nothing here adds are refused.
 void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* shape);
 void DescribeMamba2(const Mamba2Shape& shape, std::string_view architecture, GgufWriter* out);
 // Whatever decides the bits besides the tensors.
