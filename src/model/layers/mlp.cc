@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers/mlp.h"
 
+#include <cmath>
+
 #include "kernels/activation_ops.h"
 
 namespace reprise {
@@ -60,6 +62,7 @@ void GatedMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) co
     Project(context, x, std::span(inputs).first(gated() ? 2 : 1));
   }
   if (shape_.gate_scale != 1) Scale(context, gate, shape_.gate_scale, gate);
+  if (std::isfinite(shape_.cut)) CutBelow(context, gate, shape_.cut, gate);
   switch (shape_.activation) {
     case MlpActivation::kSwiGlu:
       SwiGlu(context, gate, up, gate);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct MlpShape {
   bool fused = false;       // the files hold gate and up in one matrix, gate first
   float residual_gain = 1;  // synth only: deviation of the down projection
   bool bias = false;        // on all three
+  // Of the gate only what lies above its mean + cut * its deviation goes on, less that; -inf: all.
+  float cut = -std::numeric_limits<float>::infinity();
   // Factors of the gate and of the output. GGUF files have them in their weights.
   float gate_scale = 1;
   float out_scale = 1;
