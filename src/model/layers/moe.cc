@@ -255,11 +255,11 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain, Ex
       int(reader->Int(FirstPresent(reader, {"num_local_experts", "n_routed_experts", "num_experts"},
                                    "expert_count"),
                       kExperts));
-  shape.routing.top_k = int(
-      reader->Int(FirstPresent(reader, {"num_experts_per_token", "moe_topk", "top_k_experts",
-                                        "num_experts_per_tok"},
-                               "expert_used_count"),
-                  {1, shape.experts}));
+  shape.routing.top_k = int(reader->Int(
+      FirstPresent(reader,
+                   {"num_experts_per_token", "moe_topk", "top_k_experts", "num_experts_per_tok"},
+                   "expert_used_count"),
+      {1, shape.experts}));
   const bool counted = reader->Has({"num_layers", ""});
   const int64_t layers =
       reader->Int({counted ? "num_layers" : "num_hidden_layers", "block_count"}, {1, 4096}, 1);
@@ -301,8 +301,9 @@ void ReadExpertGroups(ConfigReader* reader, MoeShape* shape) {
 
 void DescribeExpertGroups(const MoeShape& shape, const std::string& prefix, GgufWriter* out) {
   const RoutingParams& routing = shape.routing;
-  constexpr uint32_t kSigmoid = 2;
-  out->Put<uint32_t>(prefix + "expert_gating_func", kSigmoid);
+  constexpr uint32_t kSoftmax = 1, kSigmoid = 2;
+  out->Put<uint32_t>(prefix + "expert_gating_func",
+                     routing.score == ExpertScore::kSoftmax ? kSoftmax : kSigmoid);
   out->Put<float>(prefix + "expert_weights_scale", routing.scale);
   if (routing.groups == 1) return;
   out->Put<uint32_t>(prefix + "expert_group_count", uint32_t(routing.groups));

@@ -16,7 +16,7 @@
 namespace reprise {
 namespace {
 
-constexpr std::string_view kHfTypes[] = {"deepseek_v3", "kimi_k2", "glm4_moe_lite"};
+constexpr std::string_view kHfTypes[] = {"deepseek_v3", "kimi_k2", "glm4_moe_lite", "deepseek_v2"};
 constexpr std::string_view kGgufTypes[] = {"deepseek2"};
 
 constexpr PublishedSize kPublished[] = {
@@ -28,6 +28,17 @@ constexpr PublishedSize kPublished[] = {
       "qk_nope_head_dim": 192, "n_group": 1, "topk_group": 1, "norm_topk_prob": true,
       "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
       "rope_theta": 1000000.0, "tie_word_embeddings": false})"},
+    {"DeepSeek-V2-Lite", R"({"model_type": "deepseek_v2", "hidden_size": 2048,
+      "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27,
+      "num_attention_heads": 16, "num_key_value_heads": 16, "n_shared_experts": 2,
+      "n_routed_experts": 64, "num_experts_per_tok": 6, "routed_scaling_factor": 1.0,
+      "kv_lora_rank": 512, "q_lora_rank": null, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "qk_nope_head_dim": 128, "topk_method": "greedy", "n_group": 1, "topk_group": 1,
+      "norm_topk_prob": false, "first_k_dense_replace": 1, "vocab_size": 102400,
+      "max_position_embeddings": 163840, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+      "tie_word_embeddings": false,
+      "rope_scaling": {"type": "yarn", "factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096}})"},
     {"DeepSeek-V3", R"({"model_type": "deepseek_v3", "hidden_size": 7168,
       "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
       "num_attention_heads": 128, "num_key_value_heads": 128, "n_shared_experts": 1,
@@ -159,8 +170,19 @@ void ReadPositions(ConfigReader* reader, Config* config) {
   attention.q_scale = float(louder * louder);
 }
 
-bool IsLite(ConfigReader* reader) {
-  return !reader->gguf() && reader->Text({"model_type", ""}, "") == "glm4_moe_lite";
+bool IsType(ConfigReader* reader, std::string_view type) {
+  return !reader->gguf() && reader->Text({"model_type", ""}, "") == type;
+}
+bool IsLite(ConfigReader* reader) { return IsType(reader, "glm4_moe_lite"); }
+
+// DeepSeek V2: scores by softmax, and the best of them as they are.
+bool IsV2(ConfigReader* reader, int64_t vocab_size) {
+  // Files of GLM-4.7-Flash do not say what its vocabulary gives away.
+  constexpr int64_t kFlashVocabulary = 154880;
+  constexpr int64_t kSoftmax = 1;
+  if (!reader->gguf()) return IsType(reader, "deepseek_v2");
+  const int64_t gating = reader->Int({"", "expert_gating_func"}, {0, 255}, 0);
+  return gating == kSoftmax || (gating == 0 && vocab_size != kFlashVocabulary);
 }
 
 // How many layers have no experts.
@@ -182,25 +204,41 @@ int ReadDenseLayers(ConfigReader* reader, int layer_count) {
   return int(first - types.begin());
 }
 
+void ReadChoice(ConfigReader* reader, bool v2, MoeShape* moe) {
+  if (!v2) {
+    moe->names.selection_bias = "mlp.gate.e_score_correction_bias";
+    return ReadExpertGroups(reader, moe);
+  }
+  // Transformers takes no notice of norm_topk_prob, nor of groups where it chooses greedily.
+  const std::string method = reader->Text({"topk_method", ""}, "greedy");
+  const bool grouped = reader->Int({"", "expert_group_count"}, {0, 4096}, 1) > 1;
+  if (method != "greedy" || grouped) {
+    reader->Refuse("topk_method '" + (grouped ? "group_limited_greedy" : method) +
+                   "' is not supported for deepseek_v2 (known: greedy)");
+  }
+  if (reader->Bool({"mlp_bias", ""}, false)) {
+    reader->Refuse("mlp_bias is not supported for deepseek_v2");
+  }
+  SetNormalised(reader, false, moe);
+  moe->routing.scale =
+      float(reader->Number({"routed_scaling_factor", "expert_weights_scale"}, {1e-6, 1e6}, 1.0));
+}
+
 void ReadExperts(ConfigReader* reader, Config* config) {
   const DecoderConfig& decoder = config->decoder;
-  // Files of GLM-4.7-Flash do not say what its vocabulary gives away.
-  constexpr int64_t kFlashVocabulary = 154880;
-  if (reader->gguf() && !reader->Has({"", "expert_gating_func"}) &&
-      decoder.vocab_size != kFlashVocabulary) {
-    reader->Refuse(
-        "GGUF files of architecture deepseek2 without expert_gating_func are of "
-        "DeepSeek V2, which is not supported");
-  }
-  reader->AddDefaults(IsLite(reader) ? R"({"routed_scaling_factor": 1.8})"
-                                     : R"({"routed_scaling_factor": 2.5})");
+  const bool v2 = IsV2(reader, decoder.vocab_size);
+  reader->AddDefaults(
+      v2 ? R"({"routed_scaling_factor": 1.0, "n_shared_experts": 2, "first_k_dense_replace": 0,
+               "moe_intermediate_size": 1407, "n_routed_experts": 64})"
+      : IsLite(reader) ? R"({"routed_scaling_factor": 1.8})"
+                       : R"({"routed_scaling_factor": 2.5})");
   MoeShape& moe = config->moe;
-  moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain(), ExpertScore::kSigmoid);
-  ReadExpertGroups(reader, &moe);
+  moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain(),
+                     v2 ? ExpertScore::kSoftmax : ExpertScore::kSigmoid);
+  ReadChoice(reader, v2, &moe);
   config->shared_experts =
       int(reader->Int({"n_shared_experts", "expert_shared_count"}, {0, 64}, 1));
   moe.shared_hidden = config->shared_experts * moe.hidden;
-  moe.names.selection_bias = "mlp.gate.e_score_correction_bias";
   moe.names.shared = "mlp.shared_experts";
   config->dense_layers = ReadDenseLayers(reader, decoder.layer_count);
 }
