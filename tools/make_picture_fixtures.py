@@ -7,17 +7,24 @@ tests/corpus/picture_fuzz/*      the files, which are the corpus of the fuzz tar
 tests/data/pictures/decoded.json {file: [width, height, SHA-256 of the RGB bytes]}
 tests/data/pictures/patched.json a list: the picture (pixel() below makes it), the rules, the size, the SHA-256 of the
                                  resized RGB bytes and that of the values (f32, little endian)
+tests/data/pictures/fitted.json  a list of the same kind, without values, for the processors of Gemma 3 and Gemma 4
 """
 import hashlib
 import io
 import json
+import os
 import pathlib
 import random
+
+# torchvision resizes bytes bilinearly in integers, as Pillow does, where torch says AVX2, and in floats elsewhere.
+os.environ["ATEN_CPU_CAPABILITY"] = "avx2"
 
 import numpy
 import torch
 from PIL import Image, ImageOps
 from torchvision.transforms.v2 import functional
+from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
+from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor, smart_resize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -68,6 +75,37 @@ def patched(rng):
         cases.append({"width": width, "height": height, "seed": seed, "kind": kind, "patch": patch, "merge": merge,
                       "least": least, "most": most, "clip": clip, "to_width": w, "to_height": h,
                       "rgb": sha(rgb.tobytes()), "values": sha(values.astype("<f4").tobytes())})
+    return cases
+
+
+def fitted(rng):
+    """What the processors of Gemma 3 (a square, bilinear) and Gemma 4 (so many tokens, bicubic) make of pictures."""
+    cases = []
+    while len(cases) < 120:
+        square = len(cases) % 2 == 0
+        big = len(cases) % 24 >= 22
+        size = (300, 900) if big else (2, 220)
+        width, height, seed, kind = rng.randint(*size), rng.randint(*size), rng.randint(0, 1 << 20), len(cases) // 2 % 3
+        image = Image.fromarray(generated(width, height, seed, kind))
+        if square:
+            side = rng.choice([32, 224, 448])
+            made = Gemma3ImageProcessor(size={"height": side, "width": side}, do_rescale=False, do_normalize=False,
+                                        do_pan_and_scan=False)(images=[image], return_tensors="pt")["pixel_values"][0]
+            rgb, limit = made.numpy().transpose(1, 2, 0), side
+        else:
+            limit, patch = rng.choice([70, 140]), 16
+            made = Gemma4ImageProcessor(patch_size=patch, max_soft_tokens=limit, do_rescale=False)(
+                images=[image], return_tensors="pt")
+            places = made["image_position_ids"][0].numpy()
+            columns, rows = places.max(axis=0) + 1
+            rgb = numpy.zeros((rows * patch, columns * patch, 3))
+            for (x, y), values in zip(places, made["pixel_values"][0].numpy()):
+                if x >= 0:
+                    rgb[y * patch:(y + 1) * patch, x * patch:(x + 1) * patch] = values.reshape(patch, patch, 3)
+        assert (rgb == rgb.astype(numpy.uint8)).all()
+        cases.append({"width": width, "height": height, "seed": seed, "kind": kind, "square": square, "limit": limit,
+                      "to_width": rgb.shape[1], "to_height": rgb.shape[0],
+                      "rgb": sha(rgb.astype(numpy.uint8).tobytes())})
     return cases
 
 
@@ -162,7 +200,9 @@ def main():
     (DATA / "decoded.json").write_text(json.dumps(decoded, indent=0) + "\n")
     cases = patched(rng)
     (DATA / "patched.json").write_text("[" + ",\n".join(json.dumps(case) for case in cases) + "]\n")
-    print(len(decoded), "files,", len(cases), "pictures")
+    more = fitted(random.Random(20261120))
+    (DATA / "fitted.json").write_text("[" + ",\n".join(json.dumps(case) for case in more) + "]\n")
+    print(len(decoded), "files,", len(cases), "and", len(more), "pictures")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,38 @@ TEST(PatchesTest, AsTransformersMakesThem) {
   }
 }
 
+// 120 more, as Gemma 3 and Gemma 4 have them made to fit.
+TEST(PatchesTest, FitAsTransformersFitsThem) {
+  const auto file = MappedFile::Open("tests/data/pictures/fitted.json");
+  ASSERT_TRUE(file.ok());
+  const std::string text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  const auto cases = JsonDocument::Parse(text);
+  ASSERT_TRUE(cases.ok());
+  ASSERT_EQ(cases->root().items().size(), 120u);
+  for (const JsonValue& one : cases->root().items()) {
+    const auto number = [&](const char* name) {
+      return static_cast<int>(one.Find(name)->as_int());
+    };
+    PatchRules rules;
+    rules.frames = 1;
+    const bool square = one.Find("square")->as_bool();
+    rules.fit = square ? PictureFit::kSquare : PictureFit::kTokens;
+    rules.filter = square ? ResizeFilter::kBilinear : ResizeFilter::kBicubic;
+    rules.merge = square ? 1 : 3;
+    (square ? rules.side : rules.tokens_max) = number("limit");
+    const int width = number("width"), height = number("height");
+    SCOPED_TRACE(std::to_string(width) + " x " + std::to_string(height) + " seed " +
+                 std::to_string(number("seed")) + " kind " + std::to_string(number("kind")));
+    const auto size = PatchedSize({width, height}, rules);
+    ASSERT_TRUE(size.ok());
+    EXPECT_EQ(size->width, number("to_width"));
+    EXPECT_EQ(size->height, number("to_height"));
+    const Pixels resized = Resize(Generated(width, height, number("seed"), number("kind")),
+                                  size->width, size->height, rules.filter);
+    EXPECT_EQ(DigestOf(resized.rgb), one.Find("rgb")->as_string());
+  }
+}
+
 TEST(PatchesTest, LongPicturesAreRefused) {
   EXPECT_TRUE(PatchedSize({2000, 10}, {}).ok());
   EXPECT_FALSE(PatchedSize({2001, 10}, {}).ok());
