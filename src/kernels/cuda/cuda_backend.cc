@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/cuda/architecture.h"
@@ -308,6 +309,26 @@ void CudaBackend::MakeRopeTable(const StepLayout& step, ConstFloats inverse_freq
   if (!joined_.Angles(rows)) MakeRopeAngles(stream(), rows);
 }
 
+// The positions of all angles go where the cosines will lie.
+void CudaBackend::MakePlacedRopeTable(std::span<const RopePlace> places,
+                                      std::span<const uint8_t> axes,
+                                      ConstFloats inverse_frequencies, float magnitude,
+                                      const Rows& cos, const Rows& sin) {
+  const Stream on = stream();
+  if (failed()) return;
+  std::vector<int32_t> positions;
+  positions.reserve(places.size() * axes.size());
+  for (const RopePlace& place : places) {
+    for (const uint8_t axis : axes) positions.push_back(place[axis]);
+  }
+  memory_->UploadArray<int32_t>(cos.data.As<int32_t>(), std::span<const int32_t>(positions));
+  MakePlacedAngles(on, {reinterpret_cast<const int32_t*>(Raw(cos.data)),
+                        cos.rows,
+                        Raw(inverse_frequencies),
+                        magnitude,
+                        {Raw(cos.data), Raw(sin.data), static_cast<int>(cos.cols)}});
+}
+
 void CudaBackend::Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) {
   // The kernel only reads the angles.
   const RopeAngles angles{const_cast<float*>(Raw(table.cos)), const_cast<float*>(Raw(table.sin)),
@@ -383,9 +404,17 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
                             const KvShape& shape, const AttentionParams& params,
                             const ConstRows& gate, const ConstRows& q, const Rows& out) {
   const KvView kv = KvOf(place, shape);
-  const AttentionView view{params.q_heads, params.scale, params.window,
-                           params.softcap, ViewOf(gate), Raw(params.sinks)};
+  AttentionView view{params.q_heads, params.scale, params.window,
+                     params.softcap, ViewOf(gate), Raw(params.sinks)};
   const ScratchScope scope(scratch);
+  if (!params.ends.empty()) {
+    // Such steps are never recorded (model/model.cc).
+    const DevicePtr<int32_t> ends = Room(scratch, params.ends.size_bytes()).As<int32_t>();
+    if (failed()) return;
+    stream();  // what waits comes first
+    memory_->UploadArray<int32_t>(ends, params.ends);
+    view.ends = Raw(ends);
+  }
   const StepView at = ViewOf(step);
   if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
     if (PrefersOneRow(at, depth_, kv, view)) {
@@ -471,6 +500,14 @@ void CudaBackend::Scale(const ConstRows& x, float factor, const Rows& y) {
 
 void CudaBackend::Silu(const ConstRows& x, const Rows& y) {
   cuda::Silu(stream(), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::GeluErf(const ConstRows& x, const Rows& y) {
+  cuda::GeluErf(stream(), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::Clamp(const ConstRows& x, float least, float most, const Rows& y) {
+  cuda::Clamp(stream(), ViewOf(x), least, most, ViewOf(y));
 }
 
 void CudaBackend::Gelu(const ConstRows& x, const Rows& y) {

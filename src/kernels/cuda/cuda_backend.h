@@ -88,6 +88,12 @@ class CudaBackend final : public Backend, public StepKeeper {
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
   bool keeps() const override { return true; }
+  bool sees() const override { return true; }
+  void GeluErf(const ConstRows& x, const Rows& y) override;
+  void Clamp(const ConstRows& x, float least, float most, const Rows& y) override;
+  void MakePlacedRopeTable(std::span<const RopePlace> places, std::span<const uint8_t> axes,
+                           ConstFloats inverse_frequencies, float magnitude, const Rows& cos,
+                           const Rows& sin) override;
   void ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& q,
                  const ScoredRows& rows) override;

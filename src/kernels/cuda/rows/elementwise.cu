@@ -152,6 +152,19 @@ struct GeluOf {
     y[0] = reference::Gelu(x[0]);
   }
 };
+struct GeluErfOf {
+  __device__ void operator()(const float (&x)[1], float (&y)[1]) const {
+    y[0] = reference::GeluErf(x[0]);
+  }
+};
+struct ClampOf {
+  float least;
+  float most;
+  __device__ void operator()(const float (&x)[1], float (&y)[1]) const {
+    const float raised = x[0] < least ? least : x[0];
+    y[0] = raised > most ? most : raised;
+  }
+};
 struct ReluSquaredOf {
   __device__ void operator()(const float (&x)[1], float (&y)[1]) const {
     const float r = x[0] < 0 ? 0 : x[0];
@@ -244,6 +257,12 @@ void Silu(Stream stream, const View& x, const View& y) {
 }
 void Gelu(Stream stream, const View& x, const View& y) {
   Launch<1, 1>(stream, y, {{From(x)}}, {{From(y)}}, GeluOf{});
+}
+void GeluErf(Stream stream, const View& x, const View& y) {
+  Launch<1, 1>(stream, y, {{From(x)}}, {{From(y)}}, GeluErfOf{});
+}
+void Clamp(Stream stream, const View& x, float least, float most, const View& y) {
+  Launch<1, 1>(stream, y, {{From(x)}}, {{From(y)}}, ClampOf{least, most});
 }
 void ReluSquared(Stream stream, const View& x, const View& y) {
   Launch<1, 1>(stream, y, {{From(x)}}, {{From(y)}}, ReluSquaredOf{});

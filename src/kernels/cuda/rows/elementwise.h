@@ -24,6 +24,9 @@ void GeGluErf(Stream stream, const View& gate, const View& up, const View& y);
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y);
 void Silu(Stream stream, const View& x, const View& y);
 void Gelu(Stream stream, const View& x, const View& y);
+void GeluErf(Stream stream, const View& x, const View& y);
+// min(max(x, least), most); NaN stays NaN.
+void Clamp(Stream stream, const View& x, float least, float most, const View& y);
 void ReluSquared(Stream stream, const View& x, const View& y);
 void Softcap(Stream stream, const View& x, float cap, const View& y);
 // Of x + bias.

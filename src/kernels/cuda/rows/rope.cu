@@ -17,6 +17,16 @@ __global__ void __launch_bounds__(kThreads) AnglesOfRows(AngledRows rows) {
   angle.Store(rows, index);
 }
 
+__global__ void __launch_bounds__(kThreads) AnglesOfPlaces(AngledRows rows) {
+  WaitForInputs();
+  LetNextStart();
+  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= rows.rows * rows.angles.half) return;
+  Angle(static_cast<float>(rows.positions[index]), rows.inverse_frequency[index % rows.angles.half],
+        rows.magnitude)
+      .Store(rows, index);
+}
+
 // One thread a pair of channels.
 __global__ void __launch_bounds__(kThreads)
     RotateRows(RopeAngles angles, int heads, int offset, View x) {
@@ -44,6 +54,12 @@ void MakeRopeAngles(Stream stream, const AngledRows& rows) {
   if (rows.rows == 0 || rows.angles.half == 0) return;
   const unsigned blocks = Blocks(rows.rows * rows.angles.half, kThreads);
   LaunchEarly(AnglesOfRows, blocks, kThreads, 0, stream, rows);
+}
+
+void MakePlacedAngles(Stream stream, const AngledRows& rows) {
+  if (rows.rows == 0 || rows.angles.half == 0) return;
+  const unsigned blocks = Blocks(rows.rows * rows.angles.half, kThreads);
+  LaunchInTurn(AnglesOfPlaces, blocks, kThreads, 0, stream, rows);
 }
 
 void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x) {

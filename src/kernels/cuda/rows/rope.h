@@ -24,6 +24,10 @@ struct AngledRows {
 };
 void MakeRopeAngles(Stream stream, const AngledRows& rows);
 
+// The same where every angle has a position of its own: `rows.positions` is [rows, angles.half],
+// and may lie where the cosines will.
+void MakePlacedAngles(Stream stream, const AngledRows& rows);
+
 // Rotates, in each of `heads` heads that lie x.cols / heads channels apart, the channels
 // [offset, offset + 2 * half): pairs (i, i + half). REQUIRES: offset + 2 * half <= x.cols / heads.
 void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x);

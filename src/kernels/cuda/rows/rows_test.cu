@@ -136,6 +136,18 @@ std::vector<RowOp> ElementwiseOps() {
          reprise::Gelu(c, a, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { Gelu(nullptr, a, y); }},
+      {"GeluErf",
+       [](const C&, const R& a, const R&, const R&, OpVectors, const R& y) {
+         for (int64_t t = 0; t < y.rows; ++t) reference::GeluErf(RowOf(a, t), y.cols, RowOf(y, t));
+       },
+       [](const V& a, const V&, const V&, Vectors, const V& y) { GeluErf(nullptr, a, y); }},
+      {"Clamp",
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
+         reprise::Clamp(c, a, -0.25f, 0.5f, y);
+       },
+       [](const V& a, const V&, const V&, Vectors, const V& y) {
+         Clamp(nullptr, a, -0.25f, 0.5f, y);
+       }},
       {"ReluSquared",
        [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::ReluSquared(c, a, y);

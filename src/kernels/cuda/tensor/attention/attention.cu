@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   const QueryRange range = FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
   const SequenceView sequence = call.step.sequences[max(0, range.sequence)];
   const int head = blockIdx.y;
-  const int last = sequence.position + (range.end - 1) / call.group;
+  const int last = EndSeen(call, sequence, (range.end - 1) / call.group) - 1;
   int page = FirstSeen(call.params, sequence.position + range.begin / call.group) / kKeys;
   int page_end = last / kKeys + 1;
   if (call.left.out != nullptr) {
@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   }
   const int tile = threadIdx.x / kWarp / kSplit;
   const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
-  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
+  const TileRows rows = RowsOfTile<true>(call, sequence, range, head, tile);
   LoadQueries<kType, kHead>(call, sequence, range, head, kTiles * kTileQueries, q_tile);
   Running<kPart> all;
   const int place = call.left.out != nullptr ? FirstPlace(call.step, range.sequence) : 0;
@@ -446,6 +446,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
   const int kv_head = head / call.group;
   const SequenceView sequence = call.step.sequences[call.step.row_sequence[row]];
   const int position = sequence.position + row - sequence.row_begin;
+  const int end_seen = EndSeen(call, sequence, row - sequence.row_begin);
   for (int i = threadIdx.x; i < kv.head_dim; i += kKeys) {
     const float value = call.q.data[row * call.q.stride + int64_t{head} * kv.head_dim + i];
     if (!IsFinite(value)) SpoilRow(call.step, row);  // a soft cap would hide what comes of it
@@ -458,7 +459,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
     max = call.params.sinks[head], sum = 1;
     for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) to[c] = 0;
   }
-  for (int page = seen_from / kKeys; page <= position / kKeys; ++page) {
+  for (int page = seen_from / kKeys; page <= (end_seen - 1) / kKeys; ++page) {
     const uint32_t id = call.step.blocks[sequence.block_begin + page];
     const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
     const float* k = reinterpret_cast<const float*>(block + kv.k_offset) +
@@ -468,7 +469,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
                                            int64_t{kv_head} * kKeys * kv.value_dim;
     const int v_stride = kv.value_in_key ? kv.head_dim : kv.value_dim;
     const int first = ::max(0, seen_from - page * kKeys);
-    const int end = ::min(kKeys, position + 1 - page * kKeys);
+    const int end = ::min(kKeys, end_seen - page * kKeys);
     const int j = threadIdx.x;
     __syncthreads();
     if (j >= first && j < end) {
@@ -551,7 +552,8 @@ int64_t GroupFloats(const DepthView& depth, const KvView& kv, const AttentionVie
 // Few queries of each sequence, which AttendDeep takes.
 bool IsDeep(const AttentionCall& call, const DepthView& depth) {
   constexpr int64_t kTiles = 4;
-  return HasDeepRows(call, depth) && GroupFloats(depth, call.kv, call.params) <= kWorkspaceFloats &&
+  return call.params.ends == nullptr && HasDeepRows(call, depth) &&
+         GroupFloats(depth, call.kv, call.params) <= kWorkspaceFloats &&
          int64_t{call.step.rows} * call.group < kTiles * kTileQueries * call.step.sequence_count;
 }
 
@@ -626,7 +628,9 @@ DepthView DepthOf(std::span<const StepSequence> sequences) {
 PageParts PartsOfPages(const StepView& step, const DepthView& depth, const KvView& kv,
                        const AttentionView& params) {
   const int64_t groups = CeilDiv<int64_t>(depth.longest, kGroupPages);
-  if (kv.type == KvType::kF32 || groups < 2 || step.rows > kRowsDivided) return {};
+  // Where rows see what is behind them, groups end there: nobody divides those.
+  const bool whole = kv.type == KvType::kF32 || params.ends != nullptr;
+  if (whole || groups < 2 || step.rows > kRowsDivided) return {};
   if (GroupFloats(depth, kv, params) > kWorkspaceFloats) return {};
   const int64_t blocks = BlocksOfQueries(step, kv, params) * kv.kv_heads;
   const int64_t at_once = BlocksAtOnce(kv);

@@ -55,6 +55,13 @@ __device__ __forceinline__ float WithSink(const AttentionView& params, int head,
   return params.sinks == nullptr ? sum : reference::SumWithSink(sum, params.sinks[head], top);
 }
 
+// Behind the last position that a row of a sequence sees.
+__device__ __forceinline__ int EndSeen(const AttentionCall& call, const SequenceView& sequence,
+                                       int row) {
+  return call.params.ends != nullptr ? call.params.ends[sequence.row_begin + row]
+                                     : sequence.position + row + 1;
+}
+
 // First position that a row at `position` sees.
 __device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
   return params.window > 0 ? max(0, position - params.window + 1) : 0;
@@ -96,8 +103,11 @@ struct TileRows {
   int64_t row[2];  // of the step; -1: none
   int head[2];     // query head
   int position[2];
+  int ahead[2];  // what a row sees behind itself
 };
 
+// kAhead: rows with a window may see what is behind them.
+template <bool kAhead = false>
 __device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceView& sequence,
                                       const QueryRange& range, int kv_head, int tile) {
   TileRows rows;
@@ -109,6 +119,11 @@ __device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceV
     rows.row[h] = real ? sequence.row_begin + row : -1;
     rows.head[h] = kv_head * call.group + query % call.group;
     rows.position[h] = real ? sequence.position + row : -1;
+    rows.ahead[h] = 0;
+    if (call.params.ends == nullptr || !real) continue;
+    const int ahead = EndSeen(call, sequence, row) - 1 - rows.position[h];
+    // Without a window a row that sees more is one that stands further behind.
+    (kAhead && call.params.window > 0 ? rows.ahead : rows.position)[h] += ahead;
   }
   return rows;
 }
@@ -132,7 +147,7 @@ __device__ __forceinline__ void Weigh(const AttentionView& params, const TileRow
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
-    end[h] = rows.position[h] + 1 - page * kKeys;
+    end[h] = rows.position[h] + rows.ahead[h] + 1 - page * kKeys;
   }
   const auto visible = [&](int j, int e) {
     if (kAll) return true;

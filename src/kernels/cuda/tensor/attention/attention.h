@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/view.h"
 
-// Causal attention over pages of 64 stored positions. Page layout on the device, per layer: K
+// Attention over pages of 64 stored positions. Page layout on the device, per layer: K
 // [kv_heads, 64, head_dim], V [kv_heads, 64, value_dim], at their offsets in a block.
 //
 // Of type q8_0, per head: codes as elements of other types lie, scales behind them (kv_q8.cuh).
@@ -57,6 +57,8 @@ struct AttentionView {
   float softcap = 0;             // 0: none
   View gate;                     // where it has data: out = sigmoid(gate) * out
   const float* sinks = nullptr;  // [q_heads] or null
+  // [rows of the step] or null: what a row sees ends there (kernels/ops.h, AttentionParams::ends).
+  const int32_t* ends = nullptr;
 };
 
 // How far back the rows of a step look. Rounded up to powers of two, so that steps have few shapes.

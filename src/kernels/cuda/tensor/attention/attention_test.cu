@@ -28,10 +28,11 @@ struct AttentionCase {
   float softcap;
   bool value_in_key;
   bool sinks = false;
+  int picture = 0;  // rows [picture, 2 * picture) of a piece see one another; 0: there are none
 };
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << c.q_heads << "/" << c.kv_heads << " heads of " << c.head_dim << "/" << c.value_dim
-             << " window " << c.window;
+             << " window " << c.window << " picture " << c.picture;
 }
 struct Piece {
   int position, rows;
@@ -66,7 +67,7 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
   const int64_t block_bytes = kv.v_offset + (shape.value_in_key ? 0 : bytes(shape.value_dim));
   std::vector<SequenceView> sequences;
   std::vector<uint32_t> blocks;
-  std::vector<int32_t> positions, row_sequence;
+  std::vector<int32_t> positions, row_sequence, ends;
   int32_t next_block = 0;
   std::vector<std::vector<float>> keys, values;
   for (const Piece& piece : pieces) {
@@ -78,6 +79,8 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
     for (int i = 0; i < piece.rows; ++i) {
       positions.push_back(piece.position + i);
       row_sequence.push_back(int32_t(sequences.size()) - 1);
+      const bool seen = i >= shape.picture && i < 2 * shape.picture;
+      ends.push_back(piece.position + (seen ? std::min(2 * shape.picture, piece.rows) : i + 1));
     }
     const unsigned seed = unsigned(keys.size());
     keys.push_back(RandomFloats(size_t(total * shape.kv_heads * shape.head_dim), 10 + seed, 1));
@@ -135,6 +138,8 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
   const std::vector<float> sinks = RandomFloats(size_t(shape.q_heads), 9, 4);
   DeviceArray<float> device_sinks(sinks);
   if (shape.sinks) params.sinks = device_sinks.data();
+  DeviceArray<int32_t> device_ends(ends);
+  if (shape.picture > 0) params.ends = device_ends.data();
   const DepthView depth = DepthOf(sequences);
   DeviceArray<std::byte> workspace(AttendWorkspace(step, depth, kv, params));
   Attend(nullptr, step, depth, kv, params, {device_q.data(), rows, q_width, q_width},
@@ -159,7 +164,8 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
                    : values[s][size_t((at * shape.kv_heads + kv_head) * shape.value_dim + c)];
       };
       std::vector<float> expected(size_t(shape.value_dim));
-      const int page_count = position / kPage + 1;
+      const int end_seen = ends[size_t(row)];
+      const int page_count = (end_seen - 1) / kPage + 1;
       if (type == KvType::kF32) {
         std::vector<float> scaled(size_t(shape.head_dim));
         for (int i = 0; i < shape.head_dim; ++i) scaled[size_t(i)] = query[i] * params.scale;
@@ -167,7 +173,7 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
         std::vector<float> k(size_t(kPage * shape.head_dim)), v(size_t(kPage * shape.value_dim));
         for (int page = first / kPage; page < page_count; ++page) {
           const int from = std::max(0, first - page * kPage);
-          const int end = std::min(kPage, position + 1 - page * kPage);
+          const int end = std::min(kPage, end_seen - page * kPage);
           for (int j = from; j < end; ++j) {
             for (int i = 0; i < shape.head_dim; ++i) {
               k[size_t(i * kPage + j)] = key(page * kPage + j, i);
@@ -189,7 +195,7 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
         std::vector<reference::PageView> pages;
         for (int page = first / kPage; page < page_count; ++page) {
           const int from = std::max(0, first - page * kPage);
-          const int end = std::min(kPage, position + 1 - page * kPage);
+          const int end = std::min(kPage, end_seen - page * kPage);
           for (int j = from; j < end; ++j) {
             const int at = page * kPage + j;
             for (int i = 0; i < shape.head_dim; ++i) {
@@ -257,7 +263,13 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{4, 1, 256, 256, 0, 50, false, true},
                                          AttentionCase{6, 2, 512, 512, 0, 0, false},
                                          AttentionCase{3, 1, 320, 272, 100, 0, false, true},
-                                         AttentionCase{40, 1, 576, 512, 0, 0, true})));
+                                         AttentionCase{40, 1, 576, 512, 0, 0, true},
+                                         AttentionCase{16, 16, 72, 72, 0, 0, false, false, 20},
+                                         AttentionCase{8, 2, 128, 128, 0, 0, false, false, 60},
+                                         AttentionCase{8, 2, 128, 128, 100, 0, false, false, 30},
+                                         AttentionCase{4, 1, 256, 256, 0, 0, false, false, 33},
+                                         AttentionCase{4, 2, 256, 256, 64, 50, false, false, 9},
+                                         AttentionCase{6, 2, 512, 512, 0, 0, false, false, 33})));
 
 // More positions than 16 bits count, alone and among others.
 TEST(DeepAttentionTest, SeventyThousandPositions) {

@@ -395,10 +395,10 @@ class Warpgroup {
     rows_ = RowsOfTile(call_, sequence_, range_, head_, int(threadIdx.x / kWarp));
     const int first = range_.begin + group_ * kGroupQueries;
     const int last = min(range_.end, first + kGroupQueries) - 1;
-    const int last_position = sequence_.position + divide_(last);
+    const int last_position = EndSeen(call_, sequence_, divide_(last)) - 1;
     end_ = first <= last ? last_position / kKeys + 1 : pages_.begin;
     whole_ = CeilDiv(FirstSeen(call_.params, last_position), kKeys);
-    whole_end_ = (sequence_.position + divide_(first) + 1) / kKeys;
+    whole_end_ = EndSeen(call_, sequence_, divide_(first)) / kKeys;
     queries_ = TileDescriptor(room_.q[group_][0]);
     const int lane = threadIdx.x % kWarp;
     const int warp = int(threadIdx.x % kGroupThreads) / kWarp;
@@ -622,7 +622,7 @@ __global__ void __launch_bounds__(kThreads<kHead>, 1)
     FenceBarriers();
   }
   __syncthreads();
-  const int last = sequence.position + (range.end - 1) / call.group;
+  const int last = EndSeen(call, sequence, (range.end - 1) / call.group) - 1;
   const int first = FirstSeen(call.params, sequence.position + range.begin / call.group);
   const Pages pages{first / kKeys, last / kKeys + 1, last + 1};
   // Said by one thread for all, so that the compiler knows that no warp is divided here.
@@ -673,7 +673,8 @@ bool HasManyQueries(const AttentionCall& call) {
   const int chunk = kv.type == KvType::kQ8 ? 16 : 8;  // channels that are copied together
   const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % chunk == 0 &&
                       kv.value_dim % chunk == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
-                      call.params.softcap == 0;
+                      call.params.softcap == 0 &&
+                      (call.params.ends == nullptr || call.params.window == 0);
   const View& gate = call.params.gate;
   const bool aligned = Aligned16(call.q.data, call.q.stride) &&
                        Aligned16(call.out.data, call.out.stride) &&
