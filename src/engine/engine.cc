@@ -295,7 +295,7 @@ void Engine::ShowPictures(BatchView* batch) {
       scratch_.places.push_back(sight != nullptr ? sight->PlaceOf(at) : std::array{at, at, at});
     }
     if (sight == nullptr) continue;
-    sight->AddRows(begin, end, slice.row_begin, executor_.card().dim, &scratch_.pictures);
+    sight->AddRows(begin, end, slice.row_begin, executor_.tower()->card().dim, &scratch_.pictures);
   }
   std::replace_if(scratch_.tokens.begin(), scratch_.tokens.end(), IsVirtual, 0);
   batch->pictures = scratch_.pictures;

@@ -17,6 +17,7 @@
 #include "kernels/matrix.h"
 #include "kernels/reference/math.h"
 #include "model/config/text_vectors.h"
+#include "model/decoders/qwen_seeing.h"
 #include "model/digest.h"
 #include "model/family.h"
 #include "model/planned_source.h"
@@ -495,8 +496,13 @@ std::vector<double> ShareOut(const StateSpec& state, size_t devices) {
   return shares;
 }
 
+// Families that see.
+constexpr std::string_view kSeeing[] = {"qwen3_5",      "qwen3_5_moe", "qwen3_vl",
+                                        "qwen3_vl_moe", "gemma3",      "gemma4"};
+
 // The tower at that place, if it is one for this model.
-Result<std::shared_ptr<const VisionTower>> TowerOf(const Checkpoint& place, const ModelCard& card,
+Result<std::shared_ptr<const VisionTower>> TowerOf(const Checkpoint& place, const Checkpoint& model,
+                                                   const ModelCard& card,
                                                    std::span<const OpContext> all) {
   const OpContext& context = all.front();
   // Attention over whole pictures runs where the layers lie.
@@ -504,21 +510,23 @@ Result<std::shared_ptr<const VisionTower>> TowerOf(const Checkpoint& place, cons
     return one.backend->sees() || (&one != &context && !card.whole_pictures);
   });
   if (place.format() == CheckpointFormat::kGguf) {
-    if (!card.family.starts_with("qwen3_5") && card.family != "gemma3" && card.family != "gemma4") {
+    if (std::ranges::find(kSeeing, card.family) == std::end(kSeeing)) {
       return InvalidArgument("models of the family " + card.family + " do not see pictures here");
     }
     if (!sees) return Unimplemented("towers are not computed on this device; use --device cpu");
   }
   if (!sees) return std::shared_ptr<const VisionTower>();
   REPRISE_ASSIGN(std::shared_ptr<const VisionTower> tower, LoadTower(place, context));
+  ConfigReader config(model);
+  const int64_t taken = card.dim * (1 + ReadPictureLayers(&config));
   if (tower != nullptr && !card.family.starts_with(tower->card().family)) {
     return InvalidArgument("it is the tower of " + tower->card().family +
                            ", and the model's family is " + card.family);
   }
-  if (tower != nullptr && tower->card().dim != card.dim) {
+  if (tower != nullptr && tower->card().dim != taken) {
     return InvalidArgument(
         "its tower gives vectors of another width than the model's layers take (" +
-        std::to_string(tower->card().dim) + ", not " + std::to_string(card.dim) + ")");
+        std::to_string(tower->card().dim) + ", not " + std::to_string(taken) + ")");
   }
   return tower;
 }
@@ -598,8 +606,8 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   }
   if (options.tower) {
     const Checkpoint* place = gguf ? options.mmproj : &checkpoint;
-    auto tower =
-        place != nullptr ? TowerOf(*place, *card, all) : std::shared_ptr<const VisionTower>();
+    auto tower = place != nullptr ? TowerOf(*place, checkpoint, *card, all)
+                                  : std::shared_ptr<const VisionTower>();
     if (!tower.ok()) {
       const Status status = tower.status().Annotate(place->path());
       if (!gguf || options.mmproj_needed) return status;

@@ -88,9 +88,14 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
 Status PlannedSource::TakeFused(const Checkpoint& checkpoint, const std::string& name,
                                 const FusedTensor& fused) {
   fused_ = &fused;
-  const int64_t cols = fused.transposed ? tensor_->rows * fused.step : tensor_->cols;
+  int64_t cols = fused.transposed ? tensor_->rows * fused.step : tensor_->cols;
   const int64_t parts = tensor_->slices > 1 ? tensor_->slices : 1;
-  REPRISE_TRY(Take(checkpoint, name, {parts, fused.rows / parts, cols}));
+  int64_t rows = fused.rows / parts;
+  // Two of our rows may be one there, gate and up behind each other: they lie as they would alone.
+  const StoredTensor* const stored = checkpoint.Find(name);
+  const bool twice = fused.transposed && stored != nullptr && stored->shape.cols() == 2 * cols;
+  if (twice && rows % 2 == 0) rows /= 2, cols *= 2;
+  REPRISE_TRY(Take(checkpoint, name, {parts, rows, cols}));
   if (fused.transposed && (IsQuantised(dtype()) || stored_[0]->recipe != nullptr)) {
     return InvalidArgument("tensor " + Quoted(name) +
                            " is quantised in blocks that cannot be turned");

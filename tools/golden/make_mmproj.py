@@ -91,11 +91,15 @@ def qwen(folder):
         "feed_forward_length": vision["intermediate_size"], "block_count": vision["depth"],
         "attention.head_count": vision["num_heads"], "spatial_merge_size": vision["spatial_merge_size"],
         "image_min_pixels": size["shortest_edge"], "image_max_pixels": size["longest_edge"]})
-    writer.add_array("clip.vision.is_deepstack_layers", [False] * vision["depth"])
+    deep = vision.get("deepstack_visual_indexes", [])
+    writer.add_array("clip.vision.is_deepstack_layers", [layer in deep for layer in range(vision["depth"])])
     for name, bits in tensors(folder / "model.safetensors", ["model.visual."]):
         if name == "patch_embed.proj.weight":
             for frame, suffix in enumerate(("", ".1")):
                 writer.add_tensor("v.patch_embd.weight" + suffix, widened(np.ascontiguousarray(bits[:, :, frame])))
+        elif name.startswith("deepstack_merger_list."):
+            _, index, part, kind = name.split(".")
+            add(writer, f"v.deepstack.{deep[int(index)]}.{part.removeprefix('linear_')}.{kind}", bits, False)
         else:
             add(writer, gguf_name(name, QWEN), bits, name == "pos_embed.weight")
     return writer
@@ -142,7 +146,7 @@ def gemma4(folder):
 
 
 if __name__ == "__main__":
-    makers = {"qwen3_5": qwen, "gemma3": gemma3, "gemma4": gemma4, "gemma4_small": gemma4}
+    makers = {"qwen3_5": qwen, "qwen3_vl": qwen, "gemma3": gemma3, "gemma4": gemma4, "gemma4_small": gemma4}
     for model in sys.argv[1:] or makers:
         made = makers[model](TARGET / model)
         made.write_header_to_file()

@@ -17,7 +17,7 @@ os.environ["ATEN_CPU_CAPABILITY"] = "avx2"
 import torch
 import transformers
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
 from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
@@ -39,6 +39,11 @@ QWEN_TEXT = dict(
                          mrope_section=[3, 3, 2], mrope_interleaved=True))
 QWEN_VISION = dict(depth=2, hidden_size=48, intermediate_size=80, num_heads=2, patch_size=8, spatial_merge_size=2,
                    temporal_patch_size=2, out_hidden_size=32, num_position_embeddings=36)
+QWEN3_TEXT = dict(
+    hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+    vocab_size=264, max_position_embeddings=4096, pad_token_id=0, bos_token_id=1, eos_token_id=257,
+    tie_word_embeddings=False,
+    rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[4, 2, 2], mrope_interleaved=True))
 # The window is longer than a picture, and shorter than the text.
 GEMMA3_TEXT = dict(
     hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
@@ -57,6 +62,33 @@ GEMMA4_TEXT = dict(
 GEMMA4_VISION = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
                      num_key_value_heads=2, head_dim=16, patch_size=4, pooling_kernel_size=3,
                      position_embedding_size=210, rms_norm_eps=1e-6)
+
+
+QWEN = dict(
+    processor=lambda: Qwen2VLImageProcessor(
+        patch_size=8, merge_size=2, temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.4, 0.5, 0.6],
+        size={"shortest_edge": 256, "longest_edge": 4096}),
+    counts=lambda pictures: [int(t * h * w) // 4 for t, h, w in pictures["image_grid_thw"]],
+    vectors=lambda model, pictures: model.get_image_features(pictures["pixel_values"], pictures["image_grid_thw"]),
+    kinds="mm_token_type_ids", pad=258, around=(259, 260), end="<|im_end|>",
+    special=["<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>", "<|video_pad|>"],
+    turn="<|im_start|>{{ message.role + '\n' }}", reply="<|im_start|>{{ 'assistant\n' }}",
+    picture="<|vision_start|><|image_pad|><|vision_end|>")
+
+
+def qwen3_vl(name, text):
+    return dict(
+        QWEN, config=name + "Config", model=name + "ForConditionalGeneration",
+        parameters=dict(text_config=text, vision_config=dict(QWEN_VISION, depth=3, hidden_size=24, intermediate_size=40,
+                                                            deepstack_visual_indexes=[0, 1]),
+                        image_token_id=258, vision_start_token_id=259, vision_end_token_id=260, video_token_id=261,
+                        tie_word_embeddings=False),
+        vectors=deep_vectors)
+
+
+def deep_vectors(model, pictures):
+    seen = model.get_image_features(pictures["pixel_values"], pictures["image_grid_thw"])
+    return [torch.cat(parts, dim=-1) for parts in zip(seen.pooler_output, *seen.deepstack_features)]
 
 
 def gemma4(text, vision):
@@ -82,15 +114,10 @@ MODELS = {
         parameters=dict(text_config=QWEN_TEXT, vision_config=QWEN_VISION, image_token_id=258,
                         vision_start_token_id=259, vision_end_token_id=260, video_token_id=261,
                         tie_word_embeddings=False),
-        processor=lambda: Qwen2VLImageProcessor(
-            patch_size=8, merge_size=2, temporal_patch_size=2, image_mean=[0.5] * 3, image_std=[0.4, 0.5, 0.6],
-            size={"shortest_edge": 256, "longest_edge": 4096}),
-        counts=lambda pictures: [int(t * h * w) // 4 for t, h, w in pictures["image_grid_thw"]],
-        vectors=lambda model, pictures: model.get_image_features(pictures["pixel_values"], pictures["image_grid_thw"]),
-        kinds="mm_token_type_ids", pad=258, around=(259, 260), end="<|im_end|>",
-        special=["<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>", "<|video_pad|>"],
-        turn="<|im_start|>{{ message.role + '\n' }}", reply="<|im_start|>{{ 'assistant\n' }}",
-        picture="<|vision_start|><|image_pad|><|vision_end|>"),
+        **QWEN),
+    "qwen3_vl": qwen3_vl("Qwen3VL", QWEN3_TEXT),
+    "qwen3_vl_moe": qwen3_vl("Qwen3VLMoe", dict(
+        QWEN3_TEXT, moe_intermediate_size=24, num_experts=8, num_experts_per_tok=2, decoder_sparse_step=1)),
     "gemma3": dict(
         config="Gemma3Config", model="Gemma3ForConditionalGeneration",
         parameters=dict(text_config=GEMMA3_TEXT, vision_config=GEMMA3_VISION, mm_tokens_per_image=16,
@@ -145,6 +172,39 @@ def run(model, spec, tokens, pictures):
     return model(input_ids=ids, use_cache=False, **kinds, **pictures).logits[0]
 
 
+def add_mtp(folder):
+    """A block that predicts further tokens, with any weights: what it guesses changes no answer."""
+    path = folder / "model.safetensors"
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    dim, hidden = text["hidden_size"], text["intermediate_size"]
+    heads, kv_heads, head_dim = text["num_attention_heads"], text["num_key_value_heads"], text["head_dim"]
+    shapes = {"fc": (dim, 2 * dim), "pre_fc_norm_embedding": (dim,), "pre_fc_norm_hidden": (dim,), "norm": (dim,)}
+    shapes.update({"layers.0." + name: shape for name, shape in {
+        "input_layernorm": (dim,), "post_attention_layernorm": (dim,), "self_attn.q_norm": (head_dim,),
+        "self_attn.k_norm": (head_dim,), "self_attn.q_proj": (2 * heads * head_dim, dim),
+        "self_attn.k_proj": (kv_heads * head_dim, dim), "self_attn.v_proj": (kv_heads * head_dim, dim),
+        "self_attn.o_proj": (dim, heads * head_dim), "mlp.gate_proj": (hidden, dim), "mlp.up_proj": (hidden, dim),
+        "mlp.down_proj": (dim, hidden)}.items()})
+    generator = torch.Generator().manual_seed(43)
+    tensors = load_file(path)
+    for name, shape in shapes.items():
+        scale = 0.3 if len(shape) == 1 else 1.5 / shape[-1] ** 0.5
+        tensors[f"mtp.{name}.weight"] = (torch.randn(shape, generator=generator) * scale).bfloat16()
+    save_file(tensors, path, metadata={"format": "pt"})
+    text["mtp_num_hidden_layers"] = 1
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def turn_experts(path):
+    """As they are published: Transformers turns them when it reads them, not when it writes them."""
+    tensors = load_file(path)
+    for name in tensors:
+        if "mlp.experts." in name:
+            tensors[name] = tensors[name].transpose(1, 2).contiguous()
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def make(name):
     spec = MODELS[name]
     pad, (start, end) = spec["pad"], spec["around"]
@@ -192,6 +252,10 @@ def make(name):
               f"away, {len(set(greedy))} different tokens of {GREEDY}")
     save_file(made, folder / "vision.safetensors")
     model.to(torch.bfloat16).save_pretrained(folder)
+    if name == "qwen3_5":
+        add_mtp(folder)
+    if name == "qwen3_vl_moe":
+        turn_experts(folder / "model.safetensors")
     processor.save_pretrained(folder)
     save_text(folder, spec)
     (folder / "generation_config.json").unlink(missing_ok=True)

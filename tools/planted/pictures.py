@@ -20,10 +20,14 @@ MUTANTS = [(*mutant, TESTS) for mutant in [
     ("steps_end_inside_of_whole_pictures", "src/engine/engine.cc",
      "return sequence.sight->WholeRows(sequence.lease.computed(), rows);", "return rows;"),
     ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
-     "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
+     "int64_t{from - seen.begin} * width", "int64_t{0} * width"),
 ]] + [
     ("colours_of_the_screen", "src/picture/gif.cc", "frame_.colours = ordered ? grey : colours;",
      "if (frame_.data.empty() && frame_.width == 0) frame_.colours = ordered ? grey : colours;", PICTURE),
+    ("vectors_of_the_layer_before", "src/model/decoders/dense_decoder.cc", "picture.vectors + (layer + 1) * x.cols",
+     "picture.vectors + layer * x.cols", MODEL),
+    ("guesses_stand_by_their_tokens", "src/engine/draft/mtp_drafter.cc", "  if (seen) batch.places = places_;\n", "",
+     [("pictures_test", "tests/pictures_test")]),
     ("second_frame_first", "src/model/vision/qwen_tower.cc", "{&patch_weights_, &second_frame_}",
      "{&second_frame_, &patch_weights_}", MODEL),
 ]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 #include <string>
 
+#include "model/config/rope_sections.h"
 #include "model/decoders/delta_decoder.h"
 
 namespace reprise {
@@ -89,26 +89,7 @@ void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
     reader->Refuse("sliding_window is not supported for " + Named(*config));
   }
   if (config->variant.joined_inputs) return;
-  // Sections of interleaved multimodal RoPE: for text all three positions are equal.
-  config->rope_sections =
-      reader->Ints({"rope_parameters.mrope_section", "rope.dimension_sections"}, 4, {0, 1024});
-  if (config->rope_sections.empty()) {
-    const int64_t half = decoder.rope.rotary_dim / 2;
-    config->rope_sections = {half - 2 * (half / 3), half / 3, half / 3};
-  }
-  config->rope_sections.resize(4);
-  if (std::accumulate(config->rope_sections.begin(), config->rope_sections.end(), int64_t{0}) !=
-      decoder.rope.rotary_dim / 2) {
-    reader->Refuse("mrope_section does not cover the rotary width");
-    return;
-  }
-  // Angles take turns: time, row, column, time...; rows and columns as far as their sections go.
-  std::vector<uint8_t>& axes = config->decoder.rope.axes;
-  axes.assign(size_t(decoder.rope.rotary_dim / 2), 0);
-  for (size_t f = 0; f < axes.size(); ++f) {
-    const size_t axis = f % 3;
-    if (axis != 0 && int64_t(f) < 3 * config->rope_sections[axis]) axes[f] = uint8_t(axis);
-  }
+  config->rope_sections = ReadRopeSections(reader, &config->decoder.rope);
 }
 
 void ReadExperts(ConfigReader* reader, DeltaDecoderConfig* config) {

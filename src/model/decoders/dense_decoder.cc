@@ -50,6 +50,11 @@ Vocabulary::Shape MakeVocabularyShape(const DecoderConfig& config, const DenseTr
           traits.logit_softcap, traits.logit_scale};
 }
 
+// The rows of a picture.
+Rows PartOf(const Rows& x, const PictureRows& picture) {
+  return {x.data + int64_t{picture.row_begin} * x.stride, picture.row_count, x.cols, x.stride};
+}
+
 }  // namespace
 
 DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& traits, DType kv)
@@ -195,9 +200,29 @@ void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTabl
   Add(context, x, y, x);
 }
 
+void DenseDecoder::EmbedPictures(const Step& home, const Rows& x) const {
+  const int64_t stride = x.cols * (1 + traits_.picture_layers);
+  for (const PictureRows& picture : home.batch().pictures) {
+    CopyHeads(home.context(), 1, x.cols, {picture.vectors, picture.row_count, x.cols, stride}, 0,
+              PartOf(x, picture), 0);
+  }
+}
+
+void DenseDecoder::AddPictures(const Step& home, const Step& step, int layer, const Rows& x) const {
+  if (layer >= traits_.picture_layers) return;
+  const int64_t stride = x.cols * (1 + traits_.picture_layers);
+  for (const PictureRows& picture : home.batch().pictures) {
+    const ConstRows added = {picture.vectors + (layer + 1) * x.cols, picture.row_count, x.cols,
+                             stride};
+    const Rows rows = PartOf(x, picture);
+    Add(step.context(), rows, &step == &home ? added : ConstRows(step.Bring(home, added)), rows);
+  }
+}
+
 void DenseDecoder::Run(const Step& home, const StepResults& results) const {
   const Step* step = &home;
   Rows x = vocabulary_.Embed(home);
+  if (traits_.picture_layers > 0) EmbedPictures(home, x);
   RopeTable rope = rotary_.Table(home);
   RopeTable window_rope = window_rotary_ ? window_rotary_->Table(home) : rope;
   Rows h = home.MakeRows(config_.dim);
@@ -213,6 +238,7 @@ void DenseDecoder::Run(const Step& home, const StepResults& results) const {
       step = &next;
     }
     RunLayer(*step, layer, !layer.turns ? RopeTable{} : layer.window ? window_rope : rope, x, h, y);
+    AddPictures(home, *step, int(i), x);
   }
   vocabulary_.Logits(home, step == &home ? x : home.Bring(*step, x), results);
 }

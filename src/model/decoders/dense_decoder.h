@@ -41,7 +41,10 @@ struct DenseTraits {
   float residual_scale = 1;  // of what attention and MLP add to the stream
   float logit_scale = 1;
   float logit_softcap = 0;
-  bool whole_pictures = false;            // rows of a picture see all of it
+  bool whole_pictures = false;  // rows of a picture see all of it
+  // First layers behind each of which a row of a picture gets a further vector; these lie behind
+  // its own.
+  int picture_layers = 0;
   std::vector<bool> turns;                // which layers have RoPE; empty: all
   std::optional<RopeConfig> window_rope;  // of the layers with a window; else they are alike
   std::optional<MoeShape> moe;            // instead of the feed-forward block
@@ -82,6 +85,9 @@ class DenseDecoder final : public FamilyModel {
   void DeclareLayer(TensorPlan* plan, int index);
   void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,
                 const Rows& h, const Rows& y) const;
+  // What rows of pictures begin with, where they have several vectors, and get behind a layer.
+  void EmbedPictures(const Step& home, const Rows& x) const;
+  void AddPictures(const Step& home, const Step& step, int layer, const Rows& x) const;
 
   DecoderConfig config_;
   DenseTraits traits_;

@@ -27,6 +27,12 @@ ConfigKey FirstPresent(ConfigReader* reader, std::initializer_list<std::string_v
   return {*(keys.end() - 1), gguf};
 }
 
+// Every row of the file holds one of gate and one of up, in this order: ours are every second one.
+void AsHalf(int64_t rows, int64_t half, FusedTensor* fused) {
+  fused->rows = 2 * rows;
+  fused->parts = {{rows, 1, half, 2}};
+}
+
 }  // namespace
 
 MoeMlp::MoeMlp(const MoeShape& shape, int layer) : shape_(shape), layer_(layer) {
@@ -61,7 +67,7 @@ void MoeMlp::Declare(TensorPlan* plan) {
                     &expert_scale_)
         .init = {1, 0.1f};
   }
-  shape_.alternating ? DeclareAlternating(plan) : DeclareExperts(plan);
+  shape_.alternating || shape_.turned ? DeclareTurned(plan) : DeclareExperts(plan);
   if (!names.gate_up_bias.empty()) DeclareBiases(plan);
   if (shared_) shared_->Declare(plan);
   if (shape_.shared_gated) {
@@ -102,7 +108,7 @@ void MoeMlp::DeclareExperts(TensorPlan* plan) {
       .init.deviation *= shape_.residual_gain;
 }
 
-void MoeMlp::DeclareAlternating(TensorPlan* plan) {
+void MoeMlp::DeclareTurned(TensorPlan* plan) {
   const int64_t experts = shape_.experts;
   // Every `step`-th row of the whole is one of ours.
   const auto add = [&](const std::string& hf, const char* gguf, int64_t step, int64_t first,
@@ -112,13 +118,19 @@ void MoeMlp::DeclareAlternating(TensorPlan* plan) {
     tensor.active = ActiveShare();
     tensor.routed = true;
     tensor.fused = {name.hf, "", experts * cols, {{experts, cols, 0, cols}}, true, step, first};
+    if (shape_.turned) return tensor;
     tensor.other_fused = {
         name.hf + "_blocks", "", experts * rows * step, {{experts * rows, 1, first, step}}};
     return tensor;
   };
   const MoeNames& names = shape_.names;
-  add(names.gate_up, "ffn_gate_exps.weight", 2, 0, shape_.hidden, shape_.dim, &gate_);
-  add(names.gate_up, "ffn_up_exps.weight", 2, 1, shape_.hidden, shape_.dim, &up_);
+  const int64_t step = shape_.alternating ? 2 : 1;
+  PlannedTensor& gate =
+      add(names.gate_up, "ffn_gate_exps.weight", step, 0, shape_.hidden, shape_.dim, &gate_);
+  if (shape_.turned) AsHalf(experts * shape_.dim, 0, &gate.fused);
+  PlannedTensor& up = add(names.gate_up, "ffn_up_exps.weight", step, shape_.turned ? 0 : 1,
+                          shape_.hidden, shape_.dim, &up_);
+  if (shape_.turned) AsHalf(experts * shape_.dim, 1, &up.fused);
   add(names.all_down, "ffn_down_exps.weight", 1, 0, shape_.dim, shape_.hidden, &down_)
       .init.deviation *= shape_.residual_gain;
 }

@@ -57,6 +57,9 @@ struct MoeShape {
   // Hugging Face files have all experts in one tensor whose rows of gate and up alternate: turned,
   // [experts, dim, 2 hidden], or in MXFP4 as it is ("<name>_blocks"). So has the bias.
   bool alternating = false;
+  // They have all experts in two tensors that are turned: [experts, dim, 2 hidden], gate first, and
+  // [experts, hidden, dim].
+  bool turned = false;
   float residual_gain = 1;  // synth only
   MoeNames names;
 };
@@ -86,7 +89,7 @@ class MoeMlp {
   void AddShared(const Step& step, const ConstRows& x, const Rows& y, const Rows& out) const;
   bool gated() const { return shape_.activation != ExpertActivation::kReluSquared; }
   void DeclareExperts(TensorPlan* plan);
-  void DeclareAlternating(TensorPlan* plan);
+  void DeclareTurned(TensorPlan* plan);
   void DeclareBiases(TensorPlan* plan);
   double ActiveShare() const;  // of the experts that a row goes to
 

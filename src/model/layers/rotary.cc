@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers/rotary.h"
 
+#include <algorithm>
+
 namespace reprise {
 
 using Scaling = RopeConfig::Scaling;
@@ -27,7 +29,11 @@ void Rotary::CompleteWeights() {
 }
 
 RopeTable Rotary::Table(const Step& step) const {
-  if (!step.batch().places.empty() && !config_.axes.empty()) {
+  // Rows that stand at one number have it for a position (Step).
+  const auto is_one = [](const RopePlace& at) { return at[0] == at[1] && at[0] == at[2]; };
+  const auto& places = step.batch().places;
+  const bool placed = !std::all_of(places.begin(), places.end(), is_one);
+  if (placed && !config_.axes.empty()) {
     return MakePlacedRopeTable(step.context(), step.batch().places, config_.axes,
                                frequencies_.data(), RopeMagnitude(config_));
   }

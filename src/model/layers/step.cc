@@ -16,6 +16,15 @@ size_t BlockCount(const SequenceSlice& sequence) {
   return (rows + kBlockTokens - 1) / kBlockTokens;
 }
 
+// Behind a picture a row stands at one number again, though not at how many tokens are before it:
+// where all do, their positions are these.
+void PlaceRows(std::span<const RopePlace> places, std::vector<int32_t>* positions) {
+  const auto is_one = [](const RopePlace& at) { return at[0] == at[1] && at[0] == at[2]; };
+  if (places.empty() || !std::all_of(places.begin(), places.end(), is_one)) return;
+  CHECK(places.size() == positions->size());
+  for (size_t i = 0; i < places.size(); ++i) (*positions)[i] = places[i][0];
+}
+
 const Placement& AllAtHome() {
   static const Placement placement;
   return placement;
@@ -46,6 +55,7 @@ Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMe
           (i == 0 || logit_rows_[i - 1] < logit_rows_[i]));
   }
   if (!batch.pictures.empty()) AddPictureEnds();
+  PlaceRows(batch.places, &positions_);
   layout_.host = {batch.tokens, positions_, row_sequences_, sequences_,
                   blocks_,      taps_,      logit_rows_};
   // Home begins last: a thread works with the GPU that it called last.

@@ -24,7 +24,11 @@ struct Known {
   std::string_view type;
   Kind kind;
 };
-constexpr Known kKnown[] = {{"qwen3_5", Kind::kQwen},
+constexpr Known kKnown[] = {{"qwen3_vl", Kind::kQwen},
+                            {"qwen3_vl_vision", Kind::kQwen},
+                            {"qwen3_vl_moe", Kind::kQwen},
+                            {"qwen3_vl_moe_vision", Kind::kQwen},
+                            {"qwen3_5", Kind::kQwen},
                             {"qwen3_5_vision", Kind::kQwen},
                             {"qwen3_5_moe", Kind::kQwen},
                             {"qwen3_5_moe_vision", Kind::kQwen},

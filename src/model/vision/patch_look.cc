@@ -5,14 +5,10 @@
 #include <utility>
 
 #include "kernels/activation_ops.h"
-#include "kernels/backend.h"
 #include "model/layers/step.h"
 
 namespace reprise {
 namespace {
-
-// Patches of a part, about.
-constexpr int64_t kRows = 512;
 
 // Nothing of a tower is changed by adapters.
 const WeightIndex& NoAdapters() {
@@ -37,9 +33,17 @@ Status PatchLook::Allocate(const OpContext& context) {
   REPRISE_ASSIGN(stream_, floats(patches_ * sizes_.dim));
   REPRISE_ASSIGN(queries_, floats(patches_ * width()));
   REPRISE_ASSIGN(vectors_, floats(patches_ / of_token_ * sizes_.out));
+  int64_t angles = 0;
+  for (const auto& axes : sizes_.turns) angles += 2 * patches_ * int64_t(axes.size());
+  if (angles > 0) {
+    REPRISE_ASSIGN(angles_, floats(angles));
+  }
+  of_part_ = context.backend->step_rows() / of_token_ * of_token_;
+  // Tensor cores take 16 bits.
+  kv_ = memory.copies_by_caller() ? DType::kF32 : DType::kF16;
   StateSpec spec;
   const std::vector<int64_t> heads = {sizes_.heads, sizes_.head_dim};
-  spec.layers.emplace_back().tensors = {{"k", heads, DType::kF32}, {"v", heads, DType::kF32}};
+  spec.layers.emplace_back().tensors = {{"k", heads, kv_}, {"v", heads, kv_}};
   REPRISE_ASSIGN(LiveState kept, LiveState::Create(spec, 1, patches_, memory));
   kept_.emplace(std::move(kept));
   return OkStatus();
@@ -51,14 +55,17 @@ double PatchLook::done() const {
 }
 
 void PatchLook::RunPart(const OpContext& context, int64_t end) {
-  if (pass_ == 0) return Embed(context, at_, end);
+  if (pass_ == 0) {
+    MakeAngles(context, at_, end);
+    return Embed(context, at_, end);
+  }
   const int layer = (pass_ - 1) / 2;
   if (layer == sizes_.layers) return Merge(context, at_, end);
   pass_ % 2 == 1 ? StoreInputs(context, layer, at_, end) : MixPatches(context, layer, at_, end);
 }
 
 Result<bool> PatchLook::Advance(const OpContext& context) {
-  const int64_t end = std::min(at_ + kRows - kRows % of_token_, patches_);
+  const int64_t end = std::min(at_ + of_part_, patches_);
   {
     const ScratchScope scope(*context.scratch);
     RunPart(context, end);
@@ -74,6 +81,7 @@ Result<bool> PatchLook::Advance(const OpContext& context) {
   context.backend->memory().Synchronize();
   stream_ = {};
   queries_ = {};
+  angles_ = {};
   kept_.reset();
   return true;
 }
@@ -114,9 +122,24 @@ Rows PatchLook::FromHost(const OpContext& context, const std::vector<float>& val
 }
 
 Rows PatchLook::Patches(const OpContext& context, int64_t begin, int64_t end) const {
-  return FromHost(context, MakePatches(pixels_, rules(), begin, end), end - begin);
+  const int64_t square = int64_t{rules().patch} * rules().patch;
+  const int frames = rules().frames;
+  PatchRules still = rules();  // every frame is the same
+  still.frames = 1;
+  const auto make = [&](int64_t from, int64_t to, float* values) {
+    std::ranges::copy(MakePatches(pixels_, still, from, to), values);
+  };
+  const Rows one = FromPatches(context, begin, end, 3 * square, make);
+  if (frames == 1) return one;
+  const Rows all = NewRows(context, one.rows, 3 * frames * square);
+  for (int frame = 0; frame < frames; ++frame) {
+    const int64_t at = frame * square;
+    CopyHeads(context, 3, square, one, square, Columns(all, at, all.cols - at), frames * square);
+  }
+  return all;
 }
 
+// 0, row, column.
 std::vector<RopePlace> PatchLook::Places(int64_t begin, int64_t end) const {
   std::vector<RopePlace> places;
   for (int64_t i = begin; i < end; ++i) {
@@ -126,11 +149,37 @@ std::vector<RopePlace> PatchLook::Places(int64_t begin, int64_t end) const {
   return places;
 }
 
+Rows PatchLook::Angles(size_t table, bool sin, int64_t begin, int64_t end) const {
+  const auto half = int64_t(sizes_.turns[table].size());
+  int64_t at = sin ? patches_ * half : 0;
+  for (size_t i = 0; i < table; ++i) at += 2 * patches_ * int64_t(sizes_.turns[i].size());
+  return {angles_.data().As<float>() + at + begin * half, end - begin, half, half};
+}
+
+void PatchLook::MakeAngles(const OpContext& context, int64_t begin, int64_t end) {
+  const std::vector<RopePlace> places = Places(begin, end);
+  for (size_t i = 0; i < sizes_.turns.size(); ++i) {
+    const RopeTable table =
+        MakePlacedRopeTable(context, places, sizes_.turns[i], sizes_.frequencies);
+    for (const bool sin : {false, true}) {
+      const ConstRows made = {sin ? table.sin : table.cos, end - begin, table.half, table.half};
+      CopyHeads(context, 1, table.half, made, 0, Angles(i, sin, begin, end), 0);
+    }
+  }
+}
+
+void PatchLook::Turn(const OpContext& context, size_t table, int64_t begin, const Rows& x,
+                     int64_t offset) const {
+  const Rows cos = Angles(table, false, begin, begin + x.rows);
+  const Rows sin = Angles(table, true, begin, begin + x.rows);
+  Rope(context, {cos.data, sin.data, int(cos.cols)}, sizes_.heads, x, offset);
+}
+
 KvShape PatchLook::Kv() const {
   KvShape kv;
   kv.kv_heads = sizes_.heads;
   kv.head_dim = kv.value_dim = sizes_.head_dim;
-  kv.dtype = DType::kF32;
+  kv.dtype = kv_;
   return kv;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/activation_ops.h"
-#include "kernels/backend.h"
 
 namespace reprise {
 namespace {
@@ -32,8 +31,14 @@ Between PlaceInTable(int index, int size, int side) {
 
 QwenLook::QwenLook(const QwenTower& tower, const Pixels& pixels)
     : PatchLook(tower,
-                {tower.shape_.depth, tower.shape_.dim, tower.shape_.heads, tower.shape_.head_dim(),
-                 tower.shape_.out, 1 / std::sqrt(float(tower.shape_.head_dim()))},
+                {tower.shape_.depth,
+                 tower.shape_.dim,
+                 tower.shape_.heads,
+                 tower.shape_.head_dim(),
+                 tower.shape_.width(),
+                 1 / std::sqrt(float(tower.shape_.head_dim())),
+                 {tower.axes_},
+                 tower.frequencies_.data()},
                 pixels),
       tower_(tower) {}
 
@@ -45,36 +50,34 @@ Result<std::unique_ptr<VisionTower::Look>> QwenLook::Begin(const QwenTower& towe
   return std::unique_ptr<VisionTower::Look>(std::move(look));
 }
 
-// What the table says where the patches lie, stretched over the picture.
-std::vector<float> QwenLook::TablePositions(int64_t begin, int64_t end) const {
+// What the table says where the patch lies, stretched over the picture. [dim]
+void QwenLook::TablePosition(int64_t patch, float* out) const {
   const int64_t dim = shape().dim;
   const int side = shape().table_side;
-  std::vector<float> positions(size_t((end - begin) * dim));
-  for (int64_t i = begin; i < end; ++i) {
-    const PatchPlace place = PlaceOfPatch(i, columns(), rules());
-    const Between y = PlaceInTable(place.row, rows(), side);
-    const Between x = PlaceInTable(place.column, columns(), side);
-    const auto entry = [&](int row, int column) {
-      return tower_.table_.data() + (int64_t{row} * side + column) * dim;
-    };
-    const float* corners[] = {entry(y.low, x.low), entry(y.low, x.high), entry(y.high, x.low),
-                              entry(y.high, x.high)};
-    const float shares[] = {(1 - y.share) * (1 - x.share), (1 - y.share) * x.share,
-                            y.share * (1 - x.share), y.share * x.share};
-    float* out = positions.data() + (i - begin) * dim;
-    for (int64_t c = 0; c < dim; ++c) {
-      float sum = 0;
-      for (int corner = 0; corner < 4; ++corner) sum = sum + corners[corner][c] * shares[corner];
-      out[c] = sum;
-    }
+  const PatchPlace place = PlaceOfPatch(patch, columns(), rules());
+  const Between y = PlaceInTable(place.row, rows(), side);
+  const Between x = PlaceInTable(place.column, columns(), side);
+  const auto entry = [&](int row, int column) {
+    return tower_.table_.data() + (int64_t{row} * side + column) * dim;
+  };
+  const float* corners[] = {entry(y.low, x.low), entry(y.low, x.high), entry(y.high, x.low),
+                            entry(y.high, x.high)};
+  const float shares[] = {(1 - y.share) * (1 - x.share), (1 - y.share) * x.share,
+                          y.share * (1 - x.share), y.share * x.share};
+  for (int64_t c = 0; c < dim; ++c) {
+    float sum = 0;
+    for (int corner = 0; corner < 4; ++corner) sum = sum + corners[corner][c] * shares[corner];
+    out[c] = sum;
   }
-  return positions;
 }
 
 void QwenLook::Embed(const OpContext& context, int64_t begin, int64_t end) {
   const Rows x = Stream(begin, end);
   Linear(context, Patches(context, begin, end), tower_.patch_, tower_.patch_bias_, x);
-  Add(context, x, FromHost(context, TablePositions(begin, end), x.rows), x);
+  const auto position = [&](int64_t from, int64_t to, float* out) {
+    for (int64_t patch = from; patch < to; ++patch, out += shape().dim) TablePosition(patch, out);
+  };
+  Add(context, x, FromPatches(context, begin, end, shape().dim, position), x);
 }
 
 void QwenLook::StoreInputs(const OpContext& context, int index, int64_t begin, int64_t end) {
@@ -84,11 +87,9 @@ void QwenLook::StoreInputs(const OpContext& context, int index, int64_t begin, i
   const Rows qkv = NewRows(context, count, 3 * dim);
   LayerNorm(context, Stream(begin, end), layer.norm1.data(), layer.norm1_bias.data(), 1, kEps, h);
   Linear(context, h, layer.qkv, layer.qkv_bias, qkv);
-  const RopeTable rope =
-      MakePlacedRopeTable(context, Places(begin, end), tower_.axes_, tower_.frequencies_.data());
   const Rows q = Columns(qkv, 0, dim), k = Columns(qkv, dim, dim);
-  Rope(context, rope, shape().heads, q);
-  Rope(context, rope, shape().heads, k);
+  Turn(context, 0, begin, q);
+  Turn(context, 0, begin, k);
   Keep(context, begin, q, k, Columns(qkv, 2 * dim, dim));
 }
 
@@ -106,21 +107,37 @@ void QwenLook::MixPatches(const OpContext& context, int index, int64_t begin, in
   Gelu(context, hidden, hidden);
   Linear(context, hidden, layer.fc2, layer.fc2_bias, y);
   Add(context, x, y, x);
+  const std::vector<int>& deep = shape().deep;
+  const auto at = std::find(deep.begin(), deep.end(), index);
+  if (at == deep.end()) return;
+  RunEnd(context, tower_.ends_[size_t(at - deep.begin())], 1 + (at - deep.begin()), begin, end);
 }
 
-void QwenLook::Merge(const OpContext& context, int64_t begin, int64_t end) {
+void QwenLook::RunEnd(const OpContext& context, const QwenTower::End& end, int64_t index,
+                      int64_t first_patch, int64_t end_patch) {
   const int64_t dim = shape().dim;
   const int64_t of_token = int64_t{rules().merge} * rules().merge;
-  const Rows normed = NewRows(context, end - begin, dim);
-  LayerNorm(context, Stream(begin, end), tower_.merge_norm_.data(), tower_.merge_norm_bias_.data(),
-            1, kEps, normed);
+  const Rows stream = Stream(first_patch, end_patch);
+  const Rows normed = NewRows(context, stream.rows, dim);
   // The patches of a token lie behind one another.
   const int64_t tokens = normed.rows / of_token, width = dim * of_token;
   const Rows joined = {normed.data, tokens, width, width};
+  if (index == 0) {
+    LayerNorm(context, stream, end.norm.data(), end.norm_bias.data(), 1, kEps, normed);
+  } else {
+    LayerNorm(context, {stream.data, tokens, width, width}, end.norm.data(), end.norm_bias.data(),
+              1, kEps, joined);
+  }
   const Rows hidden = NewRows(context, tokens, width);
-  Linear(context, joined, tower_.merge1_, tower_.merge1_bias_, hidden);
+  Linear(context, joined, end.fc1, end.fc1_bias, hidden);
   GeluErf(context, hidden, hidden);
-  Linear(context, hidden, tower_.merge2_, tower_.merge2_bias_, Vectors(begin, end));
+  const Rows vectors = Vectors(first_patch, end_patch);
+  Linear(context, hidden, end.fc2, end.fc2_bias,
+         Columns(vectors, index * shape().out, shape().out));
+}
+
+void QwenLook::Merge(const OpContext& context, int64_t begin, int64_t end) {
+  RunEnd(context, tower_.end_, 0, begin, end);
 }
 
 }  // namespace reprise

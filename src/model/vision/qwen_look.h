@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "model/vision/patch_look.h"
 #include "model/vision/qwen_tower.h"
@@ -27,7 +27,10 @@ class QwenLook final : public PatchLook {
   void Merge(const OpContext& context, int64_t begin, int64_t end) override;
 
   const QwenTower::Shape& shape() const { return tower_.shape_; }
-  std::vector<float> TablePositions(int64_t begin, int64_t end) const;
+  // The vectors that an end makes of the stream, those number `index` of the tokens.
+  void RunEnd(const OpContext& context, const QwenTower::End& end, int64_t index,
+              int64_t first_patch, int64_t end_patch);
+  void TablePosition(int64_t patch, float* out) const;
 
   const QwenTower& tower_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -29,9 +30,34 @@ void CheckProjector(ConfigReader* config) {
   if (!config->Bool(Key("", "use_gelu"), true)) config->Refuse("the tower must use GELU");
   const double eps = config->Number(Key("", "vision.attention.layer_norm_epsilon"), {0, 1}, 1e-6);
   if (float(eps) != 1e-6f) config->Refuse("the norms of the tower must add 1e-6");
-  for (const int64_t deep : config->Ints(Key("", "vision.is_deepstack_layers"), 1024, {0, 1})) {
-    if (deep != 0) config->Refuse("towers with deepstack are not supported");
+}
+
+// Layers with an end behind them. GGUF files have a flag for each layer.
+std::vector<int> ReadDeep(ConfigReader* config, int depth) {
+  std::vector<int> deep;
+  if (config->gguf()) {
+    const auto flags = config->Ints(Key("", "vision.is_deepstack_layers"), 1024, {0, 1});
+    for (int i = 0; i < int(flags.size()); ++i) {
+      if (flags[size_t(i)] != 0) deep.push_back(i);
+    }
+  } else {
+    for (const int64_t layer :
+         config->Ints(Key("vision_config.deepstack_visual_indexes"), 64, {0, 1023})) {
+      deep.push_back(int(layer));
+    }
   }
+  const bool ascend =
+      std::adjacent_find(deep.begin(), deep.end(), std::greater_equal<int>()) == deep.end();
+  if (!ascend || (!deep.empty() && deep.back() >= depth)) {
+    config->Refuse("the tower's layers with deepstack must ascend and be there");
+  }
+  return deep;
+}
+
+// The family whose tower it is. A GGUF file does not say: only Qwen3-VL has deepstack.
+std::string FamilyOf(ConfigReader* config, const QwenTower::Shape& shape) {
+  const std::string type = config->Text(Key("vision_config.model_type"), "");
+  return type.starts_with("qwen3_vl") || !shape.deep.empty() ? "qwen3_vl" : "qwen3_5";
 }
 
 // Of the table of positions. GGUF files say the size of the square picture that it covers.
@@ -60,6 +86,7 @@ Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const P
   shape.out = config->Int(Key("vision_config.out_hidden_size", "vision.projection_dim"), kAnySize);
   shape.theta = config->Number(Key("vision_config.rope_parameters.rope_theta"), {1, 1e9}, 10000);
   CheckProjector(config);
+  shape.deep = ReadDeep(config, shape.depth);
   const int64_t positions = PositionsOf(config, rules);
   shape.table_side = int(std::lround(std::sqrt(double(positions))));
   const auto must_be = [&](std::string_view name, std::string_view gguf, int64_t wanted,
@@ -76,9 +103,6 @@ Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const P
   must_be("in_channels", "", 3, 3);
   const std::string act = config->Text(Key("vision_config.hidden_act"), "gelu_pytorch_tanh");
   if (act != "gelu_pytorch_tanh") config->Refuse("a tower with '" + act + "' is not supported");
-  if (!config->Ints(Key("vision_config.deepstack_visual_indexes"), 64, {0, 1024}).empty()) {
-    config->Refuse("towers with deepstack are not supported");
-  }
   if (rules.merge != 1 && rules.merge != 2 && rules.merge != 4) {
     config->Refuse("a tower that merges " + std::to_string(rules.merge) + " x " +
                    std::to_string(rules.merge) + " patches is not supported");
@@ -89,17 +113,16 @@ Result<std::unique_ptr<QwenTower>> QwenTower::Make(ConfigReader* config, const P
   }
   REPRISE_TRY(config->status());
   std::unique_ptr<QwenTower> tower(new QwenTower(shape, config->gguf()));
-  tower->card_.family = "qwen3_5";
+  tower->card_.family = FamilyOf(config, shape);
   tower->card_.token = "<|image_pad|>";
   tower->card_.rules = rules;
-  tower->card_.dim = shape.out;
+  tower->card_.dim = shape.width();
   return tower;
 }
 
 void QwenTower::DeclareTensors(TensorPlan* plan) {
   const Shape& s = shape_;
   const int64_t values = int64_t{3} * card_.rules.frames * card_.rules.patch * card_.rules.patch;
-  const int64_t merged = s.dim * card_.rules.merge * card_.rules.merge;
   if (gguf_) {
     // The convolution over two frames is one tensor for each.
     plan->AddVector(plan->Global("", "v.patch_embd.weight"), s.dim * values / 2, &patch_weights_);
@@ -125,9 +148,7 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
     DeclareLinear(plan, hf + "mlp.linear_fc2", gguf + "ffn_down", s.dim, s.hidden, &layer.fc2,
                   &layer.fc2_bias);
   }
-  DeclareLayerNorm(plan, "merger.norm", "v.post_ln", s.dim, &merge_norm_, &merge_norm_bias_);
-  DeclareLinear(plan, "merger.linear_fc1", "mm.0", merged, merged, &merge1_, &merge1_bias_);
-  DeclareLinear(plan, "merger.linear_fc2", "mm.2", s.out, merged, &merge2_, &merge2_bias_);
+  DeclareEnds(plan);
   // Half of a head's angles turn with the row, half with the column, both at the same speeds.
   plan->AddDerived(&frequencies_);
   const int quarter = s.head_dim() / 4;
@@ -135,6 +156,23 @@ void QwenTower::DeclareTensors(TensorPlan* plan) {
     const double exponent = -double(f % quarter) / quarter;
     frequencies_.values().push_back(float(reference::PowDouble(s.theta, exponent)));
     axes_.push_back(f < quarter ? 1 : 2);
+  }
+}
+
+void QwenTower::DeclareEnds(TensorPlan* plan) {
+  const int64_t merged = shape_.dim * card_.rules.merge * card_.rules.merge;
+  const auto declare = [&](const std::string& hf, const std::string& norm, const std::string& fc1,
+                           const std::string& fc2, int64_t normed, End* end) {
+    DeclareLayerNorm(plan, hf + "norm", norm, normed, &end->norm, &end->norm_bias);
+    DeclareLinear(plan, hf + "linear_fc1", fc1, merged, merged, &end->fc1, &end->fc1_bias);
+    DeclareLinear(plan, hf + "linear_fc2", fc2, shape_.out, merged, &end->fc2, &end->fc2_bias);
+  };
+  declare("merger.", "v.post_ln", "mm.0", "mm.2", shape_.dim, &end_);
+  // These norm the patches of a token together.
+  for (size_t i = 0; i < ends_.size(); ++i) {
+    const std::string gguf = "v.deepstack." + std::to_string(shape_.deep[i]) + ".";
+    declare("deepstack_merger_list." + std::to_string(i) + ".", gguf + "norm", gguf + "fc1",
+            gguf + "fc2", merged, &ends_[i]);
   }
 }
 

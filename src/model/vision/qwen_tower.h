@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -10,9 +12,10 @@
 
 namespace reprise {
 
-// The tower of Qwen3.5 and Qwen3.6: a transformer over all patches of one picture, with layer norms
-// and biases, a learned table of positions that is stretched over the picture, rotary embedding by
-// row and column, and an end that makes one vector of 2 x 2 patches.
+// The tower of Qwen3-VL, Qwen3.5 and Qwen3.6: a transformer over all patches of one picture, with
+// layer norms and biases, a learned table of positions that is stretched over the picture, rotary
+// embedding by row and column, and an end that makes one vector of 2 x 2 patches. Qwen3-VL has such
+// ends behind some of its layers, too (deepstack): their vectors lie behind the token's own.
 class QwenTower final : public PlannedTower {
  public:
   struct Shape {
@@ -20,10 +23,12 @@ class QwenTower final : public PlannedTower {
     int64_t dim = 0;
     int64_t hidden = 0;
     int heads = 0;
-    int64_t out = 0;
-    int table_side = 0;  // of the table of positions
+    int64_t out = 0;        // of one vector of a token
+    std::vector<int> deep;  // layers with an end behind them, ascending
+    int table_side = 0;     // of the table of positions
     double theta = 10000;
     int head_dim() const { return int(dim / heads); }
+    int64_t width() const { return out * (1 + std::ssize(deep)); }
   };
 
   // What GGUF files call it (clip.projector_type).
@@ -46,8 +51,15 @@ class QwenTower final : public PlannedTower {
     Vector qkv_bias, proj_bias, fc1_bias, fc2_bias;
   };
 
+  struct End {
+    Vector norm, norm_bias;
+    Matrix fc1, fc2;
+    Vector fc1_bias, fc2_bias;
+  };
+
   QwenTower(const Shape& shape, bool gguf)
-      : shape_(shape), gguf_(gguf), layers_(size_t(shape.depth)) {}
+      : shape_(shape), gguf_(gguf), layers_(size_t(shape.depth)), ends_(shape.deep.size()) {}
+  void DeclareEnds(TensorPlan* plan);
   void JoinFrames();
 
   const Shape shape_;
@@ -60,9 +72,8 @@ class QwenTower final : public PlannedTower {
   Vector patch_bias_;
   std::vector<float> table_;  // [table_side, table_side, dim]
   std::vector<Layer> layers_;
-  Vector merge_norm_, merge_norm_bias_;
-  Matrix merge1_, merge2_;
-  Vector merge1_bias_, merge2_bias_;
+  End end_;
+  std::vector<End> ends_;  // of shape_.deep
 };
 
 }  // namespace reprise

@@ -9,11 +9,20 @@
 #include "kernels/activation_ops.h"
 
 namespace reprise {
+namespace {
+
+// Columns turn the first half of a head, rows the second.
+std::vector<std::vector<uint8_t>> Axes(int head_dim) {
+  const auto quarter = size_t(head_dim / 4);
+  return {std::vector<uint8_t>(quarter, 2), std::vector<uint8_t>(quarter, 1)};
+}
+
+}  // namespace
 
 Gemma4Look::Gemma4Look(const Gemma4Tower& tower, const Pixels& pixels)
     : PatchLook(tower,
                 {tower.shape_.depth, tower.shape_.dim, tower.shape_.heads, tower.shape_.head_dim,
-                 tower.shape_.out, 1},
+                 tower.shape_.out, 1, Axes(tower.shape_.head_dim), tower.frequencies_.data()},
                 pixels),
       tower_(tower) {}
 
@@ -45,25 +54,15 @@ void Gemma4Look::Embed(const OpContext& context, int64_t begin, int64_t end) {
   const Rows x = Stream(begin, end);
   const Projection projection[] = {{&tower_.patch_, x}};
   reprise::Project(context, Patches(context, begin, end), projection);
-  std::vector<float> positions(size_t(x.rows * dim));
-  float* out = positions.data();
-  for (const RopePlace& place : Places(begin, end)) {
-    const float* column = tower_.table_.data() + int64_t{place[2]} * dim;
-    const float* row = tower_.table_.data() + (shape().table_side + place[1]) * dim;
-    for (int64_t c = 0; c < dim; ++c) *out++ = column[c] + row[c];
-  }
-  Add(context, x, FromHost(context, positions, x.rows), x);
-}
-
-// Columns turn the first half of a head, rows the second.
-void Gemma4Look::Turn(const OpContext& context, int64_t begin, const Rows& q, const Rows& k) const {
-  const std::vector<RopePlace> places = Places(begin, begin + q.rows);
-  const int quarter = shape().head_dim / 4;
-  for (const bool row : {false, true}) {
-    const std::vector<uint8_t> axes(size_t(quarter), row ? 1 : 2);
-    const RopeTable table = MakePlacedRopeTable(context, places, axes, tower_.frequencies_.data());
-    for (const Rows& x : {q, k}) Rope(context, table, shape().heads, x, row ? 2 * quarter : 0);
-  }
+  const auto position = [&](int64_t from, int64_t to, float* out) {
+    for (int64_t patch = from; patch < to; ++patch, out += dim) {
+      const PatchPlace place = PlaceOfPatch(patch, columns(), rules());
+      const float* column = tower_.table_.data() + int64_t{place.column} * dim;
+      const float* row = tower_.table_.data() + (shape().table_side + place.row) * dim;
+      for (int64_t c = 0; c < dim; ++c) out[c] = column[c] + row[c];
+    }
+  };
+  Add(context, x, FromPatches(context, begin, end, dim, position), x);
 }
 
 void Gemma4Look::StoreInputs(const OpContext& context, int index, int64_t begin, int64_t end) {
@@ -79,7 +78,10 @@ void Gemma4Look::StoreInputs(const OpContext& context, int index, int64_t begin,
   RmsNorm(context, q, layer.q_norm.data(), shape().heads, shape().eps, q);
   RmsNorm(context, k, layer.k_norm.data(), shape().heads, shape().eps, k);
   RmsNorm(context, v, tower_.ones_.data(), shape().heads, shape().eps, v);
-  Turn(context, begin, q, k);
+  for (const Rows& x : {q, k}) {
+    Turn(context, 0, begin, x);
+    Turn(context, 1, begin, x, shape().head_dim / 2);
+  }
   Keep(context, begin, q, k, v);
 }
 

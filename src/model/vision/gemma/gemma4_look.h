@@ -30,7 +30,6 @@ class Gemma4Look final : public PatchLook {
   // y = clamp(W clamp(x)).
   void Project(const OpContext& context, const Gemma4Tower::Linear& linear, const ConstRows& x,
                const Rows& y) const;
-  void Turn(const OpContext& context, int64_t begin, const Rows& q, const Rows& k) const;
 
   const Gemma4Tower& tower_;
 };

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "kernels/activation_ops.h"
 
@@ -29,13 +28,14 @@ void SiglipLook::Embed(const OpContext& context, int64_t begin, int64_t end) {
   const int64_t dim = shape().dim;
   const Rows x = Stream(begin, end);
   Linear(context, Patches(context, begin, end), tower_.patch_, tower_.patch_bias_, x);
-  std::vector<float> positions;
-  positions.reserve(size_t(x.rows * dim));
-  for (const RopePlace& place : Places(begin, end)) {
-    const auto entry = tower_.table_.begin() + (int64_t{place[1]} * columns() + place[2]) * dim;
-    positions.insert(positions.end(), entry, entry + dim);
-  }
-  Add(context, x, FromHost(context, positions, x.rows), x);
+  const auto position = [&](int64_t from, int64_t to, float* out) {
+    for (int64_t patch = from; patch < to; ++patch, out += dim) {
+      const PatchPlace place = PlaceOfPatch(patch, columns(), rules());
+      const int64_t entry = int64_t{place.row} * columns() + place.column;
+      std::copy_n(tower_.table_.data() + entry * dim, dim, out);
+    }
+  };
+  Add(context, x, FromPatches(context, begin, end, dim, position), x);
 }
 
 void SiglipLook::StoreInputs(const OpContext& context, int index, int64_t begin, int64_t end) {
