@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
@@ -30,6 +32,7 @@ class PicturesTest : public ::testing::Test {
     LoadOptions options;
     options.kv = DType::kF32;
     options.tower = true;
+    options.mtp = true;
     auto model = LoadModel(*checkpoint, context(), options);
     CHECK(model.ok());
     model_ = std::move(*model);
@@ -49,8 +52,16 @@ class PicturesTest : public ::testing::Test {
       ++looks;
       return ModelExecutor::BeginLook(pixels);
     }
+    Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
+                   std::span<float> hidden, float* logits) override {
+      for (size_t i = 0; i < batch.places.size(); ++i) {
+        guesses.emplace_back(batch.sequences[i].past.logical, batch.places[i]);
+      }
+      return ModelExecutor::Predict(batch, memory, first, hidden, logits);
+    }
     int looks = 0;
     std::vector<int32_t> ends;
+    std::vector<std::pair<int32_t, std::array<int32_t, 3>>> guesses;  // where they stand
   };
 
   OpContext context() { return {&backend_, &scratch_}; }
@@ -208,7 +219,15 @@ TEST_F(PicturesTest, HitAndColdAreEqualInEveryPosition) {
 }
 
 // Steps of few rows end inside of pictures.
-TEST_F(PicturesTest, StepsOfAnySizeGiveTheSameBits) {
+class StepsTest : public PicturesTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  StepsTest() : PicturesTest("tests/vision/" + GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Models, StepsTest,
+                         ::testing::Values("qwen3_5", "qwen3_vl", "qwen3_vl_moe"),
+                         [](const auto& one) { return one.param; });
+
+TEST_P(StepsTest, OfAnySizeGiveTheSameBits) {
   Prompt prompt;
   prompt.Say(1, 3).Show(Picture(1)).Show(Picture(2)).Say(3, 9);
   Logits cold;
@@ -356,6 +375,34 @@ TEST_F(PicturesTest, OthersGoOnMeanwhile) {
   EXPECT_EQ(executor_->looks, 1);
   EXPECT_EQ(seer->Poll().tokens.size(), 0u) << "the picture needs more parts than that";
   fixture.RunAll();
+}
+
+// Guesses of the model's own block stand where the rows will that they are for, and change nothing.
+TEST_F(PicturesTest, DraftsChangeNoToken) {
+  Prompt prompt;
+  prompt.Say(1, 7).Show(Picture(1)).Show(Picture(2)).Say(2, 9);
+  Logits cold;
+  const auto reference = Cold(prompt, 30, &cold);
+  EngineOptions options;
+  options.speculation = {Speculate::kMtp, 3, {}};
+  EngineFixture fixture(*executor_, {}, options);
+  const auto answer = fixture.Ask(RequestOf(prompt, 30, nullptr));
+  EXPECT_EQ(answer.tokens, reference.tokens);
+  EXPECT_GT(answer.completion.speculation.drafts[size_t(Drafts::kMtp)].run, 0u);
+  EXPECT_FALSE(executor_->guesses.empty());
+  // A picture of 2 x 3 tokens is 3 places long.
+  for (const auto& [position, place] : executor_->guesses) {
+    const int32_t at = position - 2 * 3;
+    EXPECT_EQ(place, (std::array{at, at, at}));
+  }
+  Logits warm;
+  Prompt next = prompt;
+  next.tokens.insert(next.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+  next.Say(3, 4);
+  const auto later = fixture.Ask(RequestOf(next, 4, &warm));
+  Logits again;
+  EXPECT_EQ(Cold(next, 4, &again).tokens, later.tokens);
+  ExpectSame(warm, again);
 }
 
 // What the sampler is told of a prompt has no pictures in it; what asks for their words is refused.

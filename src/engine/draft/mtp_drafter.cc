@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/request.h"
+#include "engine/sight/sight.h"
 
 namespace reprise {
 namespace {
@@ -34,8 +35,7 @@ void MtpDrafter::Propose(std::span<DraftJob* const> jobs) {
 
 // Room for the rows, as the step that runs them will reserve it again. False: there is none.
 bool MtpDrafter::Plan(DraftJob* job, Run* run) {
-  // What stands where is the engine's affair where there are pictures.
-  if (job->has_pictures || job->count <= 0) return false;
+  if (job->count <= 0) return false;
   if (!cache_.Reserve(*job->lease, 1).ok()) return false;
   run->job = job;
   run->drafts = cache_.ReserveDrafts(*job->lease, 1, job->count);
@@ -47,6 +47,8 @@ Status MtpDrafter::Pass(int32_t index) {
   tokens_.clear();
   slices_.clear();
   rows_.clear();
+  places_.clear();
+  bool seen = false;
   for (const Run& run : runs_) {
     if (index >= run.drafts) break;
     const Lease& lease = *run.job->lease;
@@ -60,6 +62,10 @@ Status MtpDrafter::Pass(int32_t index) {
     slice.adapter = run.job->request->adapter.get();
     slices_.push_back(slice);
     rows_.push_back(slice.row_begin);
+    const int32_t position = slice.past.logical;
+    places_.push_back(run.job->has_pictures ? Sight(run.job->request->pictures).PlaceOf(position)
+                                            : std::array{position, position, position});
+    seen = seen || run.job->has_pictures;
     tokens_.push_back(index == 0 ? lease.last_token() : run.job->tokens.back());
   }
   const ModelCard& card = executor_.card();
@@ -67,8 +73,9 @@ Status MtpDrafter::Pass(int32_t index) {
   finite_.assign(tokens_.size(), 0);
   logits_.resize(tokens_.size() * vocab);
   const auto hidden = std::span(hidden_).first(tokens_.size() * static_cast<size_t>(card.dim));
-  REPRISE_TRY(executor_.Predict({tokens_, slices_, rows_, finite_}, cache_.memory(), index == 0,
-                                hidden, logits_.data()));
+  BatchView batch = {tokens_, slices_, rows_, finite_};
+  if (seen) batch.places = places_;
+  REPRISE_TRY(executor_.Predict(batch, cache_.memory(), index == 0, hidden, logits_.data()));
   for (size_t i = 0; i < tokens_.size(); ++i) {
     // A guess that is no number is one of any token: the step that runs it says no.
     const float* logits = logits_.data() + i * vocab;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -57,6 +58,7 @@ class MtpDrafter final : public Drafter {
   std::vector<TokenId> tokens_;
   std::vector<SequenceSlice> slices_;
   std::vector<uint32_t> rows_;
+  std::vector<std::array<int32_t, 3>> places_;  // BatchView::places, where one has pictures
   std::vector<uint8_t> finite_;
   std::vector<float> hidden_;  // [runs, dim]
   std::vector<float> logits_;
