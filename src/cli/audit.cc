@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ struct Options {
   std::string golden;
   bool tiers = false;
   bool speculate = false;
+  bool pictures = false;
   std::vector<std::string> loras;
   std::vector<std::string> restart_on;
   uint64_t schedules = 100;
@@ -111,6 +113,11 @@ class Relay final : public Executor {
                  std::span<float> hidden, float* logits) override {
     return to_->Predict(batch, memory, first, hidden, logits);
   }
+  const VisionTower* tower() const override { return to_->tower(); }
+  Result<std::unique_ptr<VisionTower::Look>> BeginLook(const Pixels& pixels) override {
+    return to_->BeginLook(pixels);
+  }
+  Result<bool> AdvanceLook(VisionTower::Look* look) override { return to_->AdvanceLook(look); }
   bool keeps() const override { return to_->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
     return to_->Keep(kept, memory);
@@ -169,7 +176,8 @@ class Auditor {
                                    float* logits) { RunCold(tokens, logits); };
     const AuditAdapters adapters = MakeAdapters(schedule);
     if (disk_path_.empty()) {
-      return RunSchedule(schedule, executor, cold, kInvariantInterval, {}, {}, adapters);
+      return RunSchedule(schedule, executor, cold, kInvariantInterval, {}, {}, adapters,
+                         pictures_.get());
     }
     schedule.tier = true;
     // Little memory, or processes that end and begin again: else all that is wanted is in memory.
@@ -194,7 +202,14 @@ class Auditor {
           if (restarts_elsewhere_) turn(life);
           return MakeTiers(schedule, executor.memory(), life++);
         },
-        adapters);
+        adapters, pictures_.get());
+  }
+
+  // From now on prompts show pictures.
+  Status UsePictures() {
+    if (model_.tower() == nullptr) return InvalidArgument("this model sees no pictures");
+    pictures_ = std::make_unique<AuditPictures>(model_.tower()->card());
+    return OkStatus();
   }
 
   // From now on requests have one of these adapters or none.
@@ -276,8 +291,10 @@ class Auditor {
     for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
     slice.adapter = adapter;
-    const Status run =
-        cold_->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
+    BatchView batch = {tokens, std::span(&slice, 1), rows};
+    std::optional<ColdSight> sight;
+    if (pictures_ != nullptr) sight.emplace(*cold_, *pictures_, tokens).AddTo(&batch);
+    const Status run = cold_->Forward(batch, state->memory(), logits);
     CHECK(run.ok());
   }
 
@@ -291,6 +308,7 @@ class Auditor {
   DeviceMemory& memory_;
   AdapterShelf::Reader read_adapter_;
   std::vector<Known> loras_;
+  std::unique_ptr<const AuditPictures> pictures_;   // or null
   std::string disk_path_;                           // empty: no disk
   std::vector<std::unique_ptr<Backend>> backends_;  // or null: that of the loaded model
   std::vector<std::unique_ptr<ModelExecutor>> executors_;
@@ -352,6 +370,7 @@ Status Run(const Options& options) {
   ModelOptions model = options.model;
   model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
   if (options.speculate) model.mtp = ModelOptions::Mtp::kAlways;
+  model.tower = options.pictures;
   std::vector<std::unique_ptr<LoadedModel>> loaded;
   REPRISE_ASSIGN(loaded.emplace_back(), LoadedModel::Load(model));
   for (const std::string& devices : options.restart_on) {
@@ -364,6 +383,7 @@ Status Run(const Options& options) {
   }
   Auditor auditor(loaded);
   if (options.tiers) REPRISE_TRY(auditor.UseDisk());
+  if (options.pictures) REPRISE_TRY(auditor.UsePictures());
   REPRISE_TRY(auditor.UseAdapters(loaded.front().get(), options.loras));
   const ModelCard& card = loaded.front()->card();
   if (!options.golden.empty()) {
@@ -371,6 +391,7 @@ Status Run(const Options& options) {
   }
   const ScheduleLimits limits{.context_tokens = options.context_tokens,
                               .long_context_tokens = options.long_context_tokens,
+                              .snapkv = !options.pictures,
                               .speculate = options.speculate};
   AuditResult total;
   const SteadyClock clock;
@@ -429,6 +450,8 @@ void DefineAudit(Flags* flags) {
              "times; the last is what answers are held against");
   flags->Add("--speculate", &options->speculate,
              "speculate in every reply: with right drafts, wrong drafts and both");
+  flags->Add("--pictures", &options->pictures,
+             "prompts show pictures, to a model that sees; no K/V is left out then");
   flags->Add("--lora", &options->loras,
              "PATH[:SCALE]: requests have this LoRA adapter or none; repeat it for several");
   flags->Add("--schedules", &options->schedules, "random schedules to run");

@@ -16,12 +16,15 @@
 #include "engine/draft/model_drafter.h"
 #include "sample/sampler.h"
 #include "state/spec.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 namespace {
 
 // A schedule that takes more steps than this hangs.
 constexpr int32_t kStepsMax = 20000;
+// A picture comes in about so many new tokens.
+constexpr uint64_t kTokensOfPicture = 20;
 
 // A clock that moves by a fixed amount at every look: the run depends on nothing outside.
 class AuditClock : public Clock {
@@ -73,13 +76,14 @@ struct LiveRequest {
 class AuditRun {
  public:
   AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-           const MakeTier& make_tier, const AuditAdapters& adapters,
+           const MakeTier& make_tier, const AuditAdapters& adapters, const AuditPictures* pictures,
            std::shared_ptr<RehearsedDrafter> drafter)
       : schedule_(schedule),
         executor_(executor),
         cold_(cold),
         make_tier_(make_tier),
         adapters_(adapters),
+        pictures_(pictures),
         drafter_(std::move(drafter)) {}
 
   // What was answered, for the drafts of another run.
@@ -210,14 +214,20 @@ class AuditRun {
       const size_t keep = std::min(parent.size(), static_cast<size_t>(scheduled.keep));
       prompt.assign(parent.begin(), parent.begin() + static_cast<ptrdiff_t>(keep));
     }
-    Rng rng(scheduled.fresh_seed);
+    Rng rng(scheduled.fresh_seed), shown(scheduled.fresh_seed + (uint64_t{1} << 42));
     for (int32_t i = 0; i < scheduled.fresh; ++i) {
+      if (pictures_ != nullptr && shown.Below(kTokensOfPicture) == 0) {
+        pictures_->Show(&shown, &prompt);
+      }
       prompt.push_back(
           static_cast<TokenId>(rng.Below(static_cast<uint64_t>(executor_.card().vocab_size))));
     }
     const size_t room =
         static_cast<size_t>(std::max(1, schedule_.context_tokens - scheduled.max_tokens));
     if (prompt.size() > room) prompt.resize(room);
+    if (pictures_ == nullptr) return prompt;
+    pictures_->DropParts(&prompt);
+    if (prompt.empty()) prompt.push_back(0);
     return prompt;
   }
 
@@ -227,9 +237,11 @@ class AuditRun {
     live.tokens = PromptOf(scheduled);
     GenerateRequest request;
     request.prompt = live.tokens;
+    if (pictures_ != nullptr) request.pictures = pictures_->FindIn(live.tokens);
     if (scheduled.boundary_gap > 0) {
       for (int32_t at = scheduled.boundary_gap; at < static_cast<int32_t>(live.tokens.size());
            at += scheduled.boundary_gap) {
+        if (IsVirtual(live.tokens[static_cast<size_t>(at)])) continue;
         request.boundaries.push_back({at, request.boundaries.empty() ? BoundaryKind::kSystem
                                           : scheduled.breakpoints    ? BoundaryKind::kBreakpoint
                                                                      : BoundaryKind::kMessage});
@@ -387,6 +399,7 @@ class AuditRun {
   const ColdLogits& cold_;
   const MakeTier& make_tier_;
   const AuditAdapters& adapters_;
+  const AuditPictures* const pictures_;              // or null
   const std::shared_ptr<RehearsedDrafter> drafter_;  // null: no drafts
   Sampler sampler_;
   AuditClock clock_;
@@ -401,9 +414,9 @@ class AuditRun {
 
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
                         int invariant_interval, const Sabotage& sabotage, const MakeTier& make_tier,
-                        const AuditAdapters& adapters) {
+                        const AuditAdapters& adapters, const AuditPictures* pictures) {
   if (!schedule.speculate) {
-    return AuditRun(schedule, executor, cold, make_tier, adapters, nullptr)
+    return AuditRun(schedule, executor, cold, make_tier, adapters, pictures, nullptr)
         .Run(invariant_interval, sabotage);
   }
   RehearsedDrafter::Options options;
@@ -412,11 +425,11 @@ AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const Cold
   options.silent_percent = 25;
   options.junk_percent = schedule.draft_junk;
   const auto drafter = std::make_shared<RehearsedDrafter>(options);
-  AuditRun plain(schedule, executor, cold, make_tier, adapters, nullptr);
+  AuditRun plain(schedule, executor, cold, make_tier, adapters, pictures, nullptr);
   AuditResult result = plain.Run(invariant_interval, sabotage);
   if (result.difference) return result;
   plain.Tell(drafter.get());
-  return AuditRun(schedule, executor, cold, make_tier, adapters, drafter)
+  return AuditRun(schedule, executor, cold, make_tier, adapters, pictures, drafter)
       .Run(invariant_interval, sabotage);
 }
 

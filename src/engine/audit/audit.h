@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cache/tier/tier.h"
+#include "engine/audit/audit_pictures.h"
 #include "engine/audit/schedule.h"
 #include "model/executor.h"
 
@@ -62,10 +63,12 @@ using Sabotage = std::function<void(StateCache&)>;
 // Makes the lower tier of a schedule that has one, again after its restart; none: a RehearsalTier.
 using MakeTier = std::function<Result<std::unique_ptr<Tier>>()>;
 
-// Invariants of the cache are checked after every `invariant_interval` steps and at the end.
+// With pictures, prompts show some, and `cold` knows them. REQUIRES: the schedule leaves out no
+// K/V. Invariants of the cache are checked after every `invariant_interval` steps and at the end.
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
                         int invariant_interval, const Sabotage& sabotage = {},
-                        const MakeTier& make_tier = {}, const AuditAdapters& adapters = {});
+                        const MakeTier& make_tier = {}, const AuditAdapters& adapters = {},
+                        const AuditPictures* pictures = nullptr);
 
 // The smallest schedule found that still fails, by leaving out requests and options one at a time.
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails);
