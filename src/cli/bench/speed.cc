@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cli/bench/machine_peak.h"
 #include "cli/bench/op_profile.h"
+#include "cli/bench/picture/picture_bench.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "device/system_memory.h"
@@ -361,6 +362,7 @@ void DefineBench(Flags* flags) {
       flags->AddCommand("beside", "how a long prompt and streams slow each other down"));
   DefineAdaptersBench(
       flags->AddCommand("adapters", "what adapters cost a batch that decodes, and loading them"));
+  DefinePictureBench(flags->AddCommand("picture", "how long a tower looks at a picture"));
   DefineHostBench(flags->AddCommand("host", "time of a step outside the forward pass"));
   DefineMachineBench(flags->AddCommand(
       "machine", "what this machine can do at most, which others are held against"));
