@@ -174,6 +174,7 @@ bool CudaMemory::recording() const {
 CudaMemory::~CudaMemory() {
   if (stream_ != nullptr) Use();
   cudaFreeHost(staging_);
+  if (asked_ != nullptr) cudaEventDestroy(asked_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
@@ -316,6 +317,39 @@ void CudaMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, 
   if (bytes > 0) {
     Must(cudaMemcpyAsync(Raw(to), Raw(from), bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
   }
+}
+
+void CudaMemory::WaitFor(CudaMemory* other) {
+  other->Use();
+  if (other->asked_ == nullptr) {
+    Must(cudaEventCreateWithFlags(&other->asked_, cudaEventDisableTiming), "making an event");
+  }
+  Must(cudaEventRecord(other->asked_, other->stream_), "marking a stream");
+  Use();
+  Must(cudaStreamWaitEvent(stream_, other->asked_), "waiting for a stream");
+}
+
+// GPUs that cannot reach one another go through the host: the driver sees to that.
+bool CudaMemory::TakeRows(DeviceMemory& from, DevicePtr<const std::byte> source,
+                          DevicePtr<std::byte> to, size_t width, size_t pitch, size_t rows) {
+  auto* const other = dynamic_cast<CudaMemory*>(&from);
+  if (other == nullptr) return false;
+  const int there = other->device_.ordinal;
+  if (there != device_.ordinal && reached_.insert(there).second) {
+    Use();
+    int reaches = 0;
+    cudaDeviceCanAccessPeer(&reaches, device_.ordinal, there);
+    if (reaches != 0) cudaDeviceEnablePeerAccess(there, 0);
+    cudaGetLastError();  // somebody else may have asked for it
+  }
+  WaitFor(other);
+  const bool whole = rows == 1 || width == pitch;
+  Must(whole ? cudaMemcpyAsync(Raw(to), Raw(source), width * rows, cudaMemcpyDefault, stream_)
+             : cudaMemcpy2DAsync(Raw(to), pitch, Raw(source), pitch, width, rows,
+                                 cudaMemcpyDefault, stream_),
+       "a copy between GPUs");
+  other->WaitFor(this);
+  return true;
 }
 
 void CudaMemory::Zero(DevicePtr<std::byte> to, size_t bytes) {

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/status.h"
 #include "device/cuda/refusals.h"
 #include "device/host_lane.h"
 #include "device/memory.h"
+#include "device/peer_memory.h"
 
+struct CUevent_st;
 struct CUstream_st;
 
 namespace reprise {
@@ -22,7 +25,7 @@ namespace reprise {
 //
 // A binary with this class needs no driver to start: the runtime is linked in, and the driver is
 // looked for when Open is called.
-class CudaMemory : public DeviceMemory, public LaneSource {
+class CudaMemory : public DeviceMemory, public LaneSource, public PeerMemory {
  public:
   struct Device {
     int ordinal = 0;
@@ -43,7 +46,7 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   CUstream_st* stream() const { return stream_; }
   // The calling thread works with this GPU from now on. Every function here does so by itself;
   // who launches kernels on the stream does it before.
-  void Use() const;
+  void Use() const override;
   // Asked before everything that takes memory: allocations, pages, memory of the host that the GPU
   // reaches, graphs.
   Refusals& refusals() { return refusals_; }
@@ -60,6 +63,9 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   void Zero(DevicePtr<std::byte> to, size_t bytes) override;
   void Synchronize() override;
   DevicePtr<std::byte> Reach(void*) override { return nullptr; }
+  // From another GPU, or from another stream of this one.
+  bool TakeRows(DeviceMemory& from, DevicePtr<const std::byte> source, DevicePtr<std::byte> to,
+                size_t width, size_t pitch, size_t rows) override;
   Result<std::unique_ptr<HostLane>> OpenLane(size_t bytes) override;
   Capacity capacity() const override;
 
@@ -71,6 +77,8 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   static constexpr size_t kStagedBytes = size_t{8} << 20;
 
   CudaMemory() = default;
+  // What the stream is asked for from now on comes behind what `other` was asked for.
+  void WaitFor(CudaMemory* other);
   // Whether what is asked of the stream is recorded as a graph: memory cannot be taken then, and
   // trying to would spoil the recording.
   bool recording() const;
@@ -82,6 +90,8 @@ class CudaMemory : public DeviceMemory, public LaneSource {
 
   Device device_;
   CUstream_st* stream_ = nullptr;
+  std::set<int> reached_;        // GPUs whose memory was asked for
+  CUevent_st* asked_ = nullptr;  // what was asked for so far, for streams that wait for it
   size_t page_bytes_ = 0;
   void* staging_ = nullptr;
   size_t limit_ = SIZE_MAX;

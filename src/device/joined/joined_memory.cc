@@ -22,8 +22,8 @@ struct JoinedMemory::Units {
     std::vector<uint32_t> users;  // of each page, as far as pages were used: units committed
   };
 
-  UnitShape shape;
-  std::vector<size_t> places;  // of each piece, in the part of its memory
+  UnitShape shape;             // with all places
+  std::vector<size_t> begins;  // of each piece, in a unit
   std::vector<Part> parts;     // by memory
   const std::byte* begin = nullptr;
   size_t bytes = 0;
@@ -55,12 +55,14 @@ Result<DeviceBuffer> JoinedMemory::ReserveUnits(const UnitShape& shape, size_t c
   if (shape.pieces.empty()) units->shape.pieces = {{0, shape.bytes}};
   units->parts.resize(parts_.size());
   size_t total = 0;
-  for (const UnitShape::Piece& piece : units->shape.pieces) {
+  for (UnitShape::Piece& piece : units->shape.pieces) {
     size_t& bytes = units->parts[size_t(piece.memory)].bytes;
-    units->places.push_back(bytes);
-    bytes += piece.bytes;
+    if (piece.place == UnitShape::Piece::kBehind) piece.place = bytes;
+    bytes = std::max(bytes, piece.place + piece.bytes);
+    units->begins.push_back(total);
     total += piece.bytes;
   }
+  for (Units::Part& part : units->parts) part.bytes = (part.bytes + 63) / 64 * 64;
   CHECK(total == shape.bytes && total > 0 && count > 0);
   for (size_t i = 0; i < parts_.size(); ++i) {
     Units::Part& part = units->parts[i];
@@ -96,6 +98,17 @@ DevicePtr<std::byte> JoinedMemory::PlaceIn(int memory, DevicePtr<std::byte> unit
   return found->parts[size_t(memory)].buffer.data();
 }
 
+const UnitShape* JoinedMemory::ShapeOf(DevicePtr<std::byte> units) const {
+  const Units* const found = UnitsOf(Raw(units));
+  return found == nullptr ? nullptr : &found->shape;
+}
+
+size_t JoinedMemory::UnitBytesIn(int memory, DevicePtr<std::byte> units) const {
+  const Units* const found = UnitsOf(Raw(units));
+  CHECK(found != nullptr);
+  return found->parts[size_t(memory)].bytes;
+}
+
 JoinedMemory::Run JoinedMemory::RunAt(DevicePtr<const std::byte> at, size_t bytes) const {
   const std::byte* const address = Raw(at);
   const Units* const units = UnitsOf(address);
@@ -103,12 +116,13 @@ JoinedMemory::Run JoinedMemory::RunAt(DevicePtr<const std::byte> at, size_t byte
   const auto offset = static_cast<size_t>(address - units->begin);
   const size_t unit = offset / units->shape.bytes;
   size_t inside = offset % units->shape.bytes;
-  size_t piece = 0;
-  while (inside >= units->shape.pieces[piece].bytes) inside -= units->shape.pieces[piece++].bytes;
-  const auto [memory, piece_bytes] = units->shape.pieces[piece];
-  const Units::Part& part = units->parts[size_t(memory)];
-  const size_t place = unit * part.bytes + units->places[piece] + inside;
-  return {memory, part.buffer.data() + int64_t(place), std::min(bytes, piece_bytes - inside)};
+  const auto behind = std::upper_bound(units->begins.begin(), units->begins.end(), inside);
+  const auto index = size_t(behind - units->begins.begin()) - 1;
+  inside -= units->begins[index];
+  const UnitShape::Piece& piece = units->shape.pieces[index];
+  const Units::Part& part = units->parts[size_t(piece.memory)];
+  const size_t place = unit * part.bytes + piece.place + inside;
+  return {piece.memory, part.buffer.data() + int64_t(place), std::min(bytes, piece.bytes - inside)};
 }
 
 void JoinedMemory::ForEachRun(DevicePtr<const std::byte> at, size_t bytes,

@@ -33,6 +33,7 @@ class JoinedMemory final : public DeviceMemory, public UnitMemory {
   explicit JoinedMemory(std::vector<Part> parts);
   ~JoinedMemory() override;
 
+  size_t count() const { return parts_.size(); }
   // Which share of the state lies in each of them.
   void SetShares(std::vector<double> shares) { shares_ = std::move(shares); }
   // How much state there is room for where a memory alone has room for `free` bytes.
@@ -43,6 +44,8 @@ class JoinedMemory final : public DeviceMemory, public UnitMemory {
   Result<DeviceBuffer> Reserve(size_t bytes) override { return first().Reserve(bytes); }
   Result<DeviceBuffer> ReserveUnits(const UnitShape& shape, size_t count) override;
   DevicePtr<std::byte> PlaceIn(int memory, DevicePtr<std::byte> units) const override;
+  const UnitShape* ShapeOf(DevicePtr<std::byte> units) const override;
+  size_t UnitBytesIn(int memory, DevicePtr<std::byte> units) const override;
   Status Commit(DevicePtr<std::byte> begin, size_t bytes) override;
   void Discard(DevicePtr<std::byte> begin, size_t bytes) override;
   size_t page_bytes() const override { return 64; }  // units are given back one by one

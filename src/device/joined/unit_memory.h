@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/status.h"
@@ -14,8 +15,11 @@ namespace reprise {
 // it is whole in the first.
 struct UnitShape {
   struct Piece {
+    static constexpr size_t kBehind = SIZE_MAX;
+
     int memory = 0;
     size_t bytes = 0;
+    size_t place = kBehind;  // in the part of its memory; behind the piece in front of it there
   };
   size_t bytes = 0;
   std::vector<Piece> pieces = {};
@@ -27,6 +31,10 @@ class UnitMemory {
   virtual ~UnitMemory() = default;
   virtual Result<DeviceBuffer> ReserveUnits(const UnitShape& shape, size_t count) = 0;
   virtual DevicePtr<std::byte> PlaceIn(int memory, DevicePtr<std::byte> units) const = 0;
+  // How they lie, with all places said; null: they are none of its.
+  virtual const UnitShape* ShapeOf(DevicePtr<std::byte> units) const = 0;
+  // Bytes of the part of a unit that lies in `memory`.
+  virtual size_t UnitBytesIn(int memory, DevicePtr<std::byte> units) const = 0;
 };
 
 // Addresses for `count` units, one after another, that are to be committed: copies and fills find
