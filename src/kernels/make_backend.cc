@@ -127,7 +127,21 @@ Result<std::vector<std::string>> ParseDevices(std::string_view list) {
   return names;
 }
 
-// Every GPU of the machine that can be used, then the CPU.
+// Devices that compute every layer together compute alike.
+Result<std::unique_ptr<Devices>> Joined(std::vector<Devices::Device> devices,
+                                        const DeviceOptions& options) {
+  if (options.split == Devices::Split::kRows) {
+    for (const Devices::Device& device : devices) {
+      if (device.backend->numerics() == devices[0].backend->numerics()) continue;
+      return InvalidArgument("--tensor-parallel is for devices of one kind: " + devices[0].name +
+                             " and " + device.name + " do not compute alike");
+    }
+  }
+  return std::make_unique<Devices>(std::move(devices), options.split);
+}
+
+// Every GPU of the machine that can be used, then the CPU; the GPUs alone, where there are any and
+// layers are not what is divided.
 Result<std::unique_ptr<Devices>> MakeAllDevices(const DeviceOptions& options) {
   std::vector<Devices::Device> devices;
   for (int ordinal = 0; devices.size() + 1 < kDevicesMax; ++ordinal) {
@@ -139,10 +153,12 @@ Result<std::unique_ptr<Devices>> MakeAllDevices(const DeviceOptions& options) {
     }
     devices.push_back({"cuda:" + std::to_string(ordinal), nullptr, std::move(*gpu)});
   }
-  devices.push_back({"cpu", nullptr,
-                     std::make_unique<cpu::CpuBackend>(
-                         std::make_unique<ThreadPool>(options.threads), &cpu::ActiveTable())});
-  return std::make_unique<Devices>(std::move(devices));
+  if (devices.empty() || options.split == Devices::Split::kLayers) {
+    devices.push_back({"cpu", nullptr,
+                       std::make_unique<cpu::CpuBackend>(
+                           std::make_unique<ThreadPool>(options.threads), &cpu::ActiveTable())});
+  }
+  return Joined(std::move(devices), options);
 }
 
 }  // namespace
@@ -175,7 +191,7 @@ Result<std::unique_ptr<Devices>> MakeDevices(std::string_view list, const Device
     }
     devices.push_back(std::move(device));
   }
-  return std::make_unique<Devices>(std::move(devices));
+  return Joined(std::move(devices), options);
 }
 
 }  // namespace reprise

@@ -19,6 +19,8 @@ struct DeviceOptions {
   std::string device = "auto";
   int threads = 0;        // of the CPU; 0: one per core that this process may use
   size_t memory_max = 0;  // bytes of a GPU's memory that may be used; 0: what is free
+  // Of several devices. kRows: REQUIRES that they compute alike.
+  Devices::Split split = Devices::Split::kLayers;
 };
 
 // The one place where a backend is chosen. Fails with one sentence if the device was asked for by
