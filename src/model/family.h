@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "device/memory.h"
+#include "kernels/devices/devices.h"
 #include "model/config/reader.h"
 #include "model/model.h"
 #include "model/tensor_plan.h"
@@ -37,10 +38,14 @@ class FamilyModel : public Model {
   ModelCard* mutable_card() { return &card_; }
   // Keeps what adapters need to know of the plan. REQUIRES: the card is complete.
   void Describe(const TensorPlan& plan, bool gguf, std::span<const std::string_view> gguf_types);
-  // Before its tensors are loaded. State lies where its layer does.
+  // Before its tensors are loaded. State lies where its layer does, or with its heads.
   void SetPlacement(Devices* devices, Placement placement) {
     devices_ = devices;
-    for (LayerState& layer : card_.state.layers) layer.memory = placement.OfLayer(layer.layer);
+    const bool split = devices != nullptr && devices->split();
+    for (LayerState& layer : card_.state.layers) {
+      layer.memory = split ? LayerState::kAll : placement.OfLayer(layer.layer);
+    }
+    if (split) card_.state.memories = int(devices->memory().count());
     placement_ = std::move(placement);
   }
   // The memory of its vectors on one of its devices, uploaded.

@@ -2,7 +2,8 @@
 // Proves the law of the house on every family and weight type: the logits of a token are a function
 // of the model and the tokens up to it. The bits are the same for every split of a prompt, number
 // of threads, instruction set, and company in the batch; and a device that fails on the way says so
-// and changes nothing. REPRISE_LAW_DEVICE=cuda: splits, company and failures on that device.
+// and changes nothing. REPRISE_LAW_DEVICE=cuda: splits, company and failures on that device;
+// REPRISE_LAW_DEVICE=cpu,cpu,cpu: on several that compute every layer together.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,10 +15,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "base/rng.h"
 #include "device/cuda/refusals.h"
 #include "device/disguised_memory.h"
+#include "kernels/devices/devices.h"
 #include "kernels/make_backend.h"
 #include "model/model_fixture.h"
 #include "tensor/codec.h"
@@ -33,24 +36,32 @@ std::string Device() {
   return device == nullptr ? "cpu" : device;
 }
 
-// Sequences beside the one that is watched.
-int Company() { return Device() == "cpu" ? 16 : 64; }
+bool OnCpu() { return Device().starts_with("cpu"); }
+bool OnMany() { return Device().find(',') != std::string::npos; }
 
-// The device that the law is proved on.
+// Sequences beside the one that is watched.
+int Company() { return OnCpu() ? 16 : 64; }
+
+// The devices that the law is proved on: one, or several that are one.
 class LawMachine {
  public:
-  explicit LawMachine(int threads) : backend_(Make(threads)), scratch_(backend_->memory()) {}
-  OpContext context() { return {backend_.get(), &scratch_}; }
+  explicit LawMachine(int threads, const std::string& devices = Device())
+      : devices_(Make(threads, devices)) {}
+  OpContext context() { return devices_->at(0); }
+  // None: there is one.
+  Devices* devices() { return devices_->split() ? devices_.get() : nullptr; }
 
  private:
-  static std::unique_ptr<Backend> Make(int threads) {
-    auto backend = MakeBackend({Device(), threads, 0});
-    CHECK(backend.ok());
-    return std::move(*backend);
+  static std::unique_ptr<Devices> Make(int threads, const std::string& devices) {
+    DeviceOptions options;
+    options.threads = threads;
+    if (devices.find(',') != devices.npos) options.split = Devices::Split::kRows;
+    auto made = MakeDevices(devices, options);
+    CHECK(made.ok());
+    return std::move(*made);
   }
 
-  const std::unique_ptr<Backend> backend_;
-  ScratchArena scratch_;
+  const std::unique_ptr<Devices> devices_;
 };
 
 // The geometries are tests/law/<name>.json: a config.json each. Small, but with rows of 256 values
@@ -189,6 +200,7 @@ class LawTest : public ::testing::TestWithParam<Case> {
     options.mtp = true;
     const auto checkpoint = OpenCheckpoint(File(GetParam().geometry, GetParam().type));
     CHECK(checkpoint.ok());
+    if constexpr (std::is_same_v<Machine, LawMachine>) options.devices = machine->devices();
     auto model = LoadModel(*checkpoint, machine->context(), options);
     if (!model.ok() && RefusedByDevice(model.status())) return nullptr;
     CHECK(model.ok());
@@ -197,7 +209,7 @@ class LawTest : public ::testing::TestWithParam<Case> {
   // Types that only CPUs compute are refused elsewhere, by name.
   bool RefusedByDevice(const Status& status) const {
     const std::string& type = GetParam().type;
-    if (Device() == "cpu" || std::ranges::find(kOfCpusOnly, type) == kOfCpusOnly.end())
+    if (OnCpu() || std::ranges::find(kOfCpusOnly, type) == kOfCpusOnly.end())
       return false;
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     EXPECT_NE(status.message().find(NameOf(*FindDType(type))), std::string::npos)
@@ -228,6 +240,10 @@ TEST_P(LawTest, EverySplit) {
   const std::vector<TokenId> tokens = RandomTokens(1, kTokens);
   const std::vector<float> whole = RunWhole(*model, machine.context(), tokens);
   ASSERT_TRUE(AllFinite(whole));
+  if (OnMany()) {
+    LawMachine one(1, Device().substr(0, Device().find(',')));
+    ASSERT_TRUE(SameBits(RunWhole(*Load(&one), one.context(), tokens), whole)) << "one device";
+  }
   for (size_t split = 1; split < kTokens; ++split) {
     const std::array<size_t, 2> pieces = {split, kTokens - split};
     ASSERT_TRUE(SameBits(RunInPieces(*model, machine.context(), tokens, pieces), whole))
@@ -285,7 +301,7 @@ TEST_P(LawTest, EveryCompany) {
     expected.push_back(RunWhole(*model, machine.context(), prompts.back()));
   }
   auto state = LiveState::Create(model->state_spec(), company + 1, int64_t(kTokens),
-                                 machine.context().backend->memory());
+                                 model->StateMemoryOf(machine.context()));
   ASSERT_TRUE(state.ok());
   for (bool more = true; more;) {
     more = false;
@@ -327,13 +343,13 @@ TEST_P(LawTest, EveryCompany) {
 // the rows behind right tokens have the logits, and leave the states, of tokens one by one.
 TEST_P(LawTest, EveryDraft) {
   // There tests of the engine do the same on every family.
-  if (Device() == "cpu" && GetParam().type != "f32") GTEST_SKIP() << "for other devices";
+  if (OnCpu() && !OnMany() && GetParam().type != "f32") GTEST_SKIP() << "for other devices";
   constexpr int kSequences = 3, kDrafts = 7;
   constexpr size_t kLength = 40;
   LawMachine machine(1);
   const std::unique_ptr<Model> model = Load(&machine);
   if (model == nullptr) return;
-  DeviceMemory& memory = machine.context().backend->memory();
+  DeviceMemory& memory = model->StateMemoryOf(machine.context());
   const size_t vocab = size_t(model->vocab_size());
   std::vector<std::vector<TokenId>> texts;
   std::vector<std::vector<float>> logits;

@@ -15,6 +15,7 @@
 #include "kernels/backend.h"
 #include "kernels/devices/devices.h"
 #include "kernels/matrix.h"
+#include "kernels/split/divided.h"
 #include "kernels/reference/math.h"
 #include "model/config/text_vectors.h"
 #include "model/decoders/qwen_seeing.h"
@@ -317,8 +318,12 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
   const bool as_is =
       !moved && tensor.values == tensor.dtype && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;
+  const MatrixShape shape = {tensor.dtype, plan.slices, plan.rows, plan.cols};
+  auto* const divides = dynamic_cast<DividesMatrices*>(&backend);
+  const MatrixDivision division = {plan.slices > 1 && !plan.routed, plan.sections};
   REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
-                 backend.MakeMatrix({tensor.dtype, plan.slices, plan.rows, plan.cols}));
+                 divides != nullptr ? divides->MakeDivided(shape, division)
+                                    : backend.MakeMatrix(shape));
   for (int64_t slice = 0; slice < plan.slices; ++slice) {
     const std::byte* source = as_is ? tensor.source.Contiguous(slice) : nullptr;
     if (source == nullptr) {
@@ -482,17 +487,11 @@ Status UploadByDevice(std::span<const OpContext> all, const TensorPlan& plan, Fa
   return OkStatus();
 }
 
-// How much of the state each memory has: the larger of its share of blocks and of states.
-std::vector<double> ShareOut(const StateSpec& state, size_t devices) {
+// How much of the state each memory has.
+std::vector<double> ShareOut(const StateSpec& state, size_t memories) {
   const StateLayout layout(state);
-  const auto share = [](size_t part, size_t all) {
-    return all == 0 ? 0.0 : double(part) / double(all);
-  };
   std::vector<double> shares;
-  for (int device = 0; device < int(devices); ++device) {
-    shares.push_back(std::max(share(layout.block_bytes(device), layout.block_bytes()),
-                              share(layout.state_bytes(device), layout.state_bytes())));
-  }
+  for (int memory = 0; memory < int(memories); ++memory) shares.push_back(layout.ShareOf(memory));
   return shares;
 }
 
@@ -602,7 +601,8 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   model->Describe(plan, gguf, family->gguf_types);
   REPRISE_TRY(UploadByDevice(all, plan, model.get()));
   if (options.devices != nullptr) {
-    options.devices->memory().SetShares(ShareOut(model->state_spec(), all.size()));
+    JoinedMemory& memory = options.devices->memory();
+    memory.SetShares(ShareOut(model->state_spec(), memory.count()));
   }
   if (options.tower) {
     const Checkpoint* place = gguf ? options.mmproj : &checkpoint;

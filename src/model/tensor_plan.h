@@ -9,6 +9,7 @@
 
 #include "kernels/matrix.h"
 #include "kernels/vector.h"
+#include "tensor/division.h"
 #include "tensor/shape.h"
 
 namespace reprise {
@@ -95,6 +96,8 @@ struct PlannedTensor {
   FusedTensor fused;
   FusedTensor other_fused;  // a second form of it
   HeadRows head_rows;
+  // Rows that stay together where several devices have a part each; empty: none have to.
+  std::vector<Section> sections;
   ValueForm values = ValueForm::kPlain;
   bool transposed = false;  // a vector target holds [cols, rows]
   // Where a model multiplies activations by constants that GGUF files have in their weights: from

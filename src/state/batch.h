@@ -112,11 +112,12 @@ struct StateMemory {
 
   // Where the parts of all units that lie in one of several memories begin.
   DevicePtr<std::byte> blocks_in(int memory) const {
-    return device != nullptr && blocks ? PlaceIn(*device, memory, blocks) : blocks;
+    return in_parts() && blocks ? PlaceIn(*device, memory, blocks) : blocks;
   }
   DevicePtr<std::byte> states_in(int memory) const {
-    return device != nullptr && states ? PlaceIn(*device, memory, states) : states;
+    return in_parts() && states ? PlaceIn(*device, memory, states) : states;
   }
+  bool in_parts() const { return device != nullptr && !layout->divided(); }
   DevicePtr<std::byte> block(BlockId id) const {
     return blocks + int64_t{id.value} * int64_t(layout->block_bytes());
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/spec.h"
 
+#include <algorithm>
+#include <span>
+
 #include "base/check.h"
 #include "state/ids.h"
 #include "tensor/kv_row.h"
@@ -9,6 +12,15 @@ namespace reprise {
 namespace {
 
 size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Where the part of a unit that lies in `memory` ends so far.
+size_t PartEnd(const UnitShape& unit, int memory) {
+  size_t end = 0;
+  for (const UnitShape::Piece& piece : unit.pieces) {
+    if (piece.memory == memory) end = std::max(end, piece.place + piece.bytes);
+  }
+  return end;
+}
 
 }  // namespace
 
@@ -54,6 +66,50 @@ size_t StateLayout::BytesIn(const UnitShape& unit, int memory) {
   return bytes;
 }
 
+double StateLayout::ShareOf(int memory) const {
+  const auto share = [&](const UnitShape& unit) {
+    return unit.bytes == 0 ? 0.0 : double(BytesIn(unit, memory)) / double(unit.bytes);
+  };
+  return std::max(share(block_), share(state_));
+}
+
+// A row is [channels] of [reach, channels], and all of anything else: of K/V that of a block, head
+// by head. Each part of a row begins a place of its own, and the same part of the next row is
+// behind it there.
+void StateLayout::AddDivided(const LayerState& layer, const StateTensor& tensor, int memories,
+                             UnitShape* unit) {
+  const bool recurrent = layer.kind == StateKind::kRecurrent;
+  const std::vector<int64_t>& shape = tensor.shape;
+  const size_t bytes = tensor.bytes() * (recurrent ? 1 : kBlockTokens);
+  const int64_t rows = recurrent && shape.size() == 2 ? shape[0] : 1;
+  std::vector<Section> sections = tensor.sections;
+  const size_t unit_bytes = recurrent ? RowBytes(tensor.dtype, 1) : 1;
+  if (!recurrent) {
+    const int64_t heads = layer.kv_heads();
+    sections = {{heads, int64_t(bytes) / heads}};
+  } else if (sections.empty()) {
+    const int64_t row = int64_t(bytes / unit_bytes) / rows;
+    sections = {shape.size() == 3 ? Section{shape[0], row / shape[0]} : Plain(row)};
+  }
+  const std::vector<Share> shares = Divide(sections, memories);
+  CHECK(size_t(shares.back().end) * unit_bytes * size_t(rows) == bytes);
+  std::vector<size_t> ends, places;
+  for (int memory = 0; memory < memories; ++memory) ends.push_back(PartEnd(*unit, memory));
+  for (const Share& share : shares) {
+    size_t& end = ends[size_t(share.owner)];
+    places.push_back(AlignUp(end));
+    end = places.back() + size_t(share.end - share.begin) * unit_bytes * size_t(rows);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const size_t part = size_t(shares[i].end - shares[i].begin) * unit_bytes;
+      unit->pieces.push_back({shares[i].owner, part, places[i] + size_t(row) * part});
+    }
+  }
+  unit->pieces.back().bytes += AlignUp(bytes) - bytes;
+  unit->bytes += AlignUp(bytes);
+}
+
 StateLayout::StateLayout(const StateSpec& spec) {
   for (const LayerState& layer : spec.layers) {
     const bool recurrent = layer.kind == StateKind::kRecurrent;
@@ -64,6 +120,14 @@ StateLayout::StateLayout(const StateSpec& spec) {
     list_begins_.push_back(list_count_);
     if (layer.kind == StateKind::kFullKv) list_count_ += size_t(layer.kv_heads());
     for (const StateTensor& tensor : layer.tensors) {
+      if (layer.memory == LayerState::kAll) {
+        divided_ = true;
+        offsets.push_back(unit.bytes);
+        places.push_back(unit.bytes);
+        bytes.push_back(tensor.bytes());
+        AddDivided(layer, tensor, spec.memories, &unit);
+        continue;
+      }
       if (unit.pieces.empty() || unit.pieces.back().memory != layer.memory) {
         unit.pieces.push_back({layer.memory, 0});
       }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/joined/unit_memory.h"
+#include "tensor/division.h"
 #include "tensor/dtype.h"
 
 namespace reprise {
@@ -25,6 +26,10 @@ struct StateTensor {
   std::string name;  // for example "k", "conv", "delta"
   std::vector<int64_t> shape;
   DType dtype = DType::kF32;
+  // Values that stay together where several memories have a part each, from the first on: of a row
+  // of [reach, channels], of one of anything else. Empty: the first extent where there are several,
+  // or else pieces of a row.
+  std::vector<Section> sections = {};
 
   size_t bytes() const;
 };
@@ -34,7 +39,9 @@ struct LayerState {
   StateKind kind = StateKind::kFullKv;
   int window = 0;  // kWindowKv: tokens that attention can see, the current one included
   std::vector<StateTensor> tensors;
-  int memory = 0;  // of those that the model lies in: where the layer computes
+  static constexpr int kAll = -1;
+  // Of those that the model lies in: where the layer computes; kAll: on each a part.
+  int memory = 0;
 
   // K/V kinds: heads that hold rows of their own.
   int kv_heads() const { return tensors[0].shape.size() > 1 ? int(tensors[0].shape[0]) : 1; }
@@ -44,6 +51,7 @@ struct LayerState {
 // layer).
 struct StateSpec {
   std::vector<LayerState> layers;
+  int memories = 1;  // that layers in all of them are divided among
   // Cost of computing one token again, in multiply-adds: a constant part, and one per token of
   // context.
   double token_cost = 0;
@@ -83,8 +91,17 @@ class StateLayout {
   // The same inside the part of the unit that lies in the layer state's memory, and how large such
   // a part is.
   size_t place(size_t layer_state, size_t tensor) const { return places_[layer_state][tensor]; }
-  size_t block_bytes(int memory) const { return BytesIn(block_, memory); }
-  size_t state_bytes(int memory) const { return BytesIn(state_, memory); }
+  size_t block_bytes(int memory) const {
+    return divided_ ? block_.bytes : BytesIn(block_, memory);
+  }
+  size_t state_bytes(int memory) const {
+    return divided_ ? state_.bytes : BytesIn(state_, memory);
+  }
+  // Whether every layer has a part in each memory. Then its ops see whole units, and offsets in
+  // them, and where a part lies is asked of the memory (UnitMemory).
+  bool divided() const { return divided_; }
+  // The larger of the shares of blocks and of states that lie in `memory`.
+  double ShareOf(int memory) const;
   // Lists by K/V head of all layer states with full K/V, in order: the first of one of them, and
   // how many there are.
   size_t list_begin(size_t layer_state) const { return list_begins_[layer_state]; }
@@ -92,6 +109,9 @@ class StateLayout {
 
  private:
   static size_t BytesIn(const UnitShape& unit, int memory);
+  // Adds a tensor, to each memory its part.
+  void AddDivided(const LayerState& layer, const StateTensor& tensor, int memories,
+                  UnitShape* unit);
 
   std::vector<std::vector<size_t>> offsets_;
   std::vector<std::vector<size_t>> places_;
@@ -100,6 +120,7 @@ class StateLayout {
   UnitShape block_;
   UnitShape state_;
   size_t list_count_ = 0;
+  bool divided_ = false;
 };
 
 }  // namespace reprise

@@ -57,14 +57,20 @@ void Attention::DeclareInputs(TensorPlan* plan) {
       tensor.head_rows = {HeadOrder::kRotary, tensor.rows == 1, 0, heads, 0, shape_.head_dim};
     }
   };
+  // Heads that read one K/V head stay together.
+  const Section q_heads = {shape_.kv_heads, q_width() / shape_.kv_heads};
+  const Section kv_heads = {shape_.kv_heads, shape_.head_dim};
   if (shape_.fused) {
     plan->AddMatrix(name("qkv_proj.weight", "attn_qkv.weight"), q_width() + 2 * kv_width(),
-                    shape_.dim, &qkv_);
+                    shape_.dim, &qkv_)
+        .sections = {q_heads, kv_heads, kv_heads};
     return;
   }
   PlannedTensor& q = plan->AddMatrix(name("q_proj.weight", "attn_q.weight"),
                                      q_width() * (shape_.gated ? 2 : 1), shape_.dim, &q_);
+  q.sections = {q_heads};
   if (shape_.gated) {
+    q.sections.push_back(q_heads);
     q.head_rows = {HeadOrder::kQueryGate, false, 0, shape_.q_heads, 0, shape_.head_dim};
   } else {
     rotary(q, shape_.q_heads);
@@ -73,9 +79,12 @@ void Attention::DeclareInputs(TensorPlan* plan) {
   PlannedTensor& k =
       plan->AddMatrix(name("k_proj.weight", "attn_k.weight"), kv_width(), shape_.dim, &k_);
   rotary(k, shape_.kv_heads);
+  k.sections = {kv_heads};
   k.gguf_factors = {{kv_width(), shape_.in_scale * shape_.key_scale}};
-  plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), kv_width(), shape_.dim, &v_)
-      .gguf_factors = {{kv_width(), shape_.in_scale}};
+  PlannedTensor& v =
+      plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), kv_width(), shape_.dim, &v_);
+  v.sections = {kv_heads};
+  v.gguf_factors = {{kv_width(), shape_.in_scale}};
   if (shape_.bias) {
     rotary(AddBias(plan, name("q_proj.bias", "attn_q.bias"), q_width(), &q_bias_), shape_.q_heads);
     rotary(AddBias(plan, name("k_proj.bias", "attn_k.bias"), kv_width(), &k_bias_),

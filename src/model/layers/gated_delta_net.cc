@@ -14,12 +14,26 @@ constexpr float kL2Eps = 1e-6f;
 
 }  // namespace
 
+std::vector<Section> GatedDeltaNetShape::ValueSections(int64_t each) const {
+  const int64_t group = value_heads / key_heads;
+  if (!tiled_heads) return {{key_heads, group * each}};
+  return std::vector<Section>(size_t(group), Section{key_heads, each});
+}
+
+std::vector<Section> GatedDeltaNetShape::ConvSections() const {
+  std::vector<Section> sections = {{key_heads, key_dim}, {key_heads, key_dim}};
+  for (const Section& values : ValueSections(value_dim)) sections.push_back(values);
+  return sections;
+}
+
 LayerState GatedDeltaNet::state() const {
+  const std::vector<int64_t> delta = {shape_.value_heads, shape_.key_dim, shape_.value_dim};
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32},
-           {"delta", {shape_.value_heads, shape_.key_dim, shape_.value_dim}, DType::kF32}}};
+          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32, shape_.ConvSections()},
+           {"delta", delta, DType::kF32,
+            shape_.ValueSections(int64_t{shape_.key_dim} * shape_.value_dim)}}};
 }
 
 void GatedDeltaNet::DeclareJoinedInputs(TensorPlan* plan) {
@@ -36,14 +50,18 @@ void GatedDeltaNet::DeclareJoinedInputs(TensorPlan* plan) {
                joined.gguf,
                keys * stride,
                {{keys, key, 0, stride}, {keys, key, key, stride}, {keys, value, 2 * key, stride}}};
+  qkv.sections = shape_.ConvSections();
   PlannedTensor& z = plan->AddMatrix(plan->Layer(layer_, "", "attn_gate.weight"),
                                      shape_.value_width(), shape_.dim, &z_);
   z.hf.clear();
   z.fused = {joined.hf, joined.gguf, keys * stride, {{keys, value, 2 * key + value, stride}}};
+  z.sections = shape_.ValueSections(shape_.value_dim);
   PlannedTensor& ba =
       plan->AddMatrix(plan->Layer(layer_, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
                       2 * shape_.value_heads, shape_.dim, &ba_);
   ba.decides = true;
+  ba.sections = shape_.ValueSections(1);
+  for (const Section& gates : shape_.ValueSections(1)) ba.sections.push_back(gates);
   ba.head_rows = {HeadOrder::kQueryGate, false, 0,
                   shape_.key_heads,      0,     shape_.value_heads / shape_.key_heads};
 }
@@ -56,15 +74,19 @@ void GatedDeltaNet::DeclareInputs(TensorPlan* plan) {
   const auto by_head = [&](PlannedTensor& tensor, int64_t first, int64_t head_rows, bool columns) {
     tensor.head_rows = {HeadOrder::kValueHeads, columns, first, heads, shape_.key_heads, head_rows};
   };
-  by_head(plan->AddMatrix(name("linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
-                          shape_.conv_width(), dim, &qkv_),
-          2 * shape_.key_width(), shape_.value_dim, false);
-  by_head(plan->AddMatrix(name("linear_attn.in_proj_z.weight", "attn_gate.weight"),
-                          shape_.value_width(), dim, &z_),
-          0, shape_.value_dim, false);
+  PlannedTensor& qkv =
+      plan->AddMatrix(name("linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
+                      shape_.conv_width(), dim, &qkv_);
+  qkv.sections = shape_.ConvSections();
+  by_head(qkv, 2 * shape_.key_width(), shape_.value_dim, false);
+  PlannedTensor& z = plan->AddMatrix(name("linear_attn.in_proj_z.weight", "attn_gate.weight"),
+                                     shape_.value_width(), dim, &z_);
+  z.sections = shape_.ValueSections(shape_.value_dim);
+  by_head(z, 0, shape_.value_dim, false);
   const auto gate = [&](const char* hf, const char* gguf, Matrix* out) {
     PlannedTensor& tensor = plan->AddMatrix(name(hf, gguf), heads, dim, out);
     tensor.decides = true;
+    tensor.sections = shape_.ValueSections(1);
     by_head(tensor, 0, 1, false);
   };
   gate("linear_attn.in_proj_b.weight", "ssm_beta.weight", &b_);

@@ -29,6 +29,9 @@ struct GatedDeltaNetShape {
   int64_t key_width() const { return int64_t{key_heads} * key_dim; }
   int64_t value_width() const { return int64_t{value_heads} * value_dim; }
   int64_t conv_width() const { return 2 * key_width() + value_width(); }
+  // Value heads, so much each, with those of one key head together; and all of the convolution.
+  std::vector<Section> ValueSections(int64_t each) const;
+  std::vector<Section> ConvSections() const;
 };
 
 // The linear-attention mixer of Qwen3-Next and Qwen3.5: a gated delta rule over per-head matrices,

@@ -59,7 +59,8 @@ void Mamba::Declare(TensorPlan* plan) {
   const auto name = [&](const char* hf, const char* gguf) {
     return plan->Layer(layer_, std::string(shape_.hf_module) + hf, gguf);
   };
-  plan->AddMatrix(name("in_proj.weight", "ssm_in.weight"), 2 * inner, shape_.dim, &in_);
+  plan->AddMatrix(name("in_proj.weight", "ssm_in.weight"), 2 * inner, shape_.dim, &in_).sections =
+      {Plain(inner), Plain(inner)};
   PlannedTensor& conv =
       plan->AddVector(name("conv1d.weight", "ssm_conv1d.weight"), shape_.reach, &conv_);
   conv.rows = inner;

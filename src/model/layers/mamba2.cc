@@ -90,7 +90,7 @@ LayerState Mamba2::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32},
+          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32, shape_.ConvSections()},
            {"ssm", {shape_.heads, shape_.state_dim, shape_.head_dim}, DType::kF32}}};
 }
 
@@ -106,6 +106,9 @@ void Mamba2::Declare(TensorPlan* plan) {
   };
   PlannedTensor& in = plan->AddMatrix(name("in_proj.weight", "ssm_in.weight"),
                                       inner + shape_.conv_width() + shape_.heads, shape_.dim, &in_);
+  in.sections = shape_.ConvSections();
+  in.sections.insert(in.sections.begin(), Section{shape_.heads, shape_.head_dim});
+  in.sections.push_back({shape_.heads, 1});
   in.gguf_factors = {{inner, shape_.in_scales[0]},
                      {inner, shape_.in_scales[1]},
                      {shape_.group_width(), shape_.in_scales[2]},

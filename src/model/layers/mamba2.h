@@ -41,6 +41,10 @@ struct Mamba2Shape {
   int64_t inner() const { return int64_t{heads} * head_dim; }
   int64_t group_width() const { return int64_t{groups} * state_dim; }
   int64_t conv_width() const { return inner() + 2 * group_width(); }
+  // Of the convolution: heads, and what their groups share.
+  std::vector<Section> ConvSections() const {
+    return {{heads, head_dim}, {groups, state_dim}, {groups, state_dim}};
+  }
 };
 
 // Names of a family's parameters in config.json; "" where it has none.

@@ -27,7 +27,8 @@ void GatedMlp::Declare(TensorPlan* plan) {
     return tensor;
   };
   if (shape_.fused) {
-    add(shape_.hf_fused, "ffn_up", 2 * hidden, dim, &gate_up_, &gate_bias_);
+    add(shape_.hf_fused, "ffn_up", 2 * hidden, dim, &gate_up_, &gate_bias_).sections = {
+        Plain(hidden), Plain(hidden)};
   } else {
     const std::string both =
         shape_.hf_both.empty()

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +22,8 @@ namespace {
 // So many devices of one CPU.
 class VirtualDevices {
  public:
-  explicit VirtualDevices(int count) : pool_(2), table_(*cpu::BuildTable("all")) {
+  explicit VirtualDevices(int count, Devices::Split split = Devices::Split::kLayers)
+      : pool_(split == Devices::Split::kRows ? 1 : 2), table_(*cpu::BuildTable("all")) {
     std::vector<Devices::Device> list;
     for (int i = 0; i < count; ++i) {
       Devices::Device device;
@@ -29,7 +32,7 @@ class VirtualDevices {
       device.backend = std::make_unique<cpu::CpuBackend>(&pool_, &table_, *device.closed);
       list.push_back(std::move(device));
     }
-    devices_ = std::make_unique<Devices>(std::move(list));
+    devices_ = std::make_unique<Devices>(std::move(list), split);
   }
   const OpContext& context() const { return devices_->at(0); }
   Devices& devices() { return *devices_; }
@@ -85,6 +88,27 @@ TEST_P(DevicesTest, ManyAreAsOne) {
       EXPECT_EQ(RunInPieces(**model, machine.context(), tokens, pieces), expected)
           << count << (experts_apart ? " devices, experts apart" : " devices");
     }
+  }
+}
+
+// All of them compute every layer together.
+TEST_P(DevicesTest, ManyTogetherAreAsOne) {
+  const auto checkpoint = OpenCheckpoint(GetParam());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  std::vector<TokenId> tokens(70);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = TokenId(i * 7 % 50);
+  TestMachine one;
+  const auto expected_model = LoadModel(*checkpoint, one.context(), {});
+  ASSERT_TRUE(expected_model.ok()) << expected_model.status().message();
+  const std::vector<float> expected = RunWhole(**expected_model, one.context(), tokens);
+  for (const int count : {1, 2, 3, 4, 8}) {
+    VirtualDevices machine(count, Devices::Split::kRows);
+    const auto model = LoadModel(*checkpoint, machine.context(), machine.options());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ((*model)->card().digest, (*expected_model)->card().digest);
+    const size_t pieces[] = {3, 1, 60, 6};
+    EXPECT_EQ(RunInPieces(**model, machine.context(), tokens, pieces), expected)
+        << count << " devices";
   }
 }
 
@@ -145,8 +169,41 @@ TEST(DevicesStateTest, WhatAnotherDeviceFindsIsKnownAtHome) {
   EXPECT_EQ(look(), (std::vector<uint8_t>{1, 0}));
 }
 
-// State that one number of devices has left is state of another.
-TEST(DevicesStateTest, StateMovesBetweenNumbersOfDevices) {
+// The same where all compute together.
+TEST(DevicesStateTest, WhatOneOfManyFindsIsKnownAtHome) {
+  const auto checkpoint = OpenCheckpoint("tests/golden/qwen3_5");
+  ASSERT_TRUE(checkpoint.ok());
+  VirtualDevices machine(3, Devices::Split::kRows);
+  const OpContext& context = machine.context();
+  const auto model = LoadModel(*checkpoint, context, machine.options());
+  ASSERT_TRUE(model.ok());
+  auto live = LiveState::Create((*model)->state_spec(), 2, 64, machine.devices().memory());
+  ASSERT_TRUE(live.ok());
+  const std::vector<TokenId> tokens = {1, 2, 3};
+  const SequenceSlice slices[] = {live->Next(0, 0, 2), live->Next(1, 2, 1)};
+  // A value that is no number in the last byte of a state: of the last device's heads.
+  const StateMemory memory = live->memory();
+  std::vector<float> state(memory.layout->state_bytes() / sizeof(float));
+  std::vector<uint8_t> finite(2);
+  const auto run = [&] {
+    std::vector<float> logits;
+    const BatchView batch = {tokens, slices, {}, finite};
+    EXPECT_TRUE((*model)->Forward(context, batch, memory, logits.data()).ok());
+    return finite;
+  };
+  for (const bool spoilt : {false, true}) {
+    if (spoilt) state.back() = std::numeric_limits<float>::quiet_NaN();
+    for (const uint32_t id : {0u, 1u}) {
+      const auto bytes = std::as_bytes(std::span(state));
+      machine.devices().memory().Upload(memory.state(StateId{id}), bytes.data(), bytes.size());
+      state.back() = 0;
+    }
+    EXPECT_EQ(run(), (std::vector<uint8_t>{uint8_t(!spoilt), 1}));
+  }
+}
+
+// State that one number of devices has left is state of another, however they divide the model.
+void MoveState(bool together) {
   for (const char* family : {"qwen3_5", "kimi_linear", "gemma3"}) {
     const auto checkpoint = OpenCheckpoint(std::string("tests/golden/") + family);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
@@ -160,7 +217,8 @@ TEST(DevicesStateTest, StateMovesBetweenNumbersOfDevices) {
 
     std::vector<std::byte> blocks, state;  // as they lie outside of any memory
     for (const int count : {3, 2, 1}) {
-      VirtualDevices machine(count);
+      const bool by_rows = together && count != 2;
+      VirtualDevices machine(count, by_rows ? Devices::Split::kRows : Devices::Split::kLayers);
       const auto model = LoadModel(*checkpoint, machine.context(), machine.options());
       ASSERT_TRUE(model.ok());
       DeviceMemory& memory = machine.devices().memory();
@@ -194,6 +252,9 @@ TEST(DevicesStateTest, StateMovesBetweenNumbersOfDevices) {
     }
   }
 }
+
+TEST(DevicesStateTest, StateMovesBetweenNumbersOfDevices) { MoveState(false); }
+TEST(DevicesStateTest, StateMovesBetweenNumbersOfDevicesThatAreSplitByRows) { MoveState(true); }
 
 }  // namespace
 }  // namespace reprise

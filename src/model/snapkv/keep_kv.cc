@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/snapkv/keep_kv.h"
 
+#include <algorithm>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -96,7 +97,7 @@ Status KeepKv(std::span<const OpContext> devices, const StateSpec& spec, const S
     const ScratchScope scope(*context.scratch);
     const DeviceKeep keep = Upload(context, kept, blocks, last);
     for (size_t index = 0; index < spec.layers.size(); ++index) {
-      if (size_t(spec.layers[index].memory) != device) continue;
+      if (std::max(spec.layers[index].memory, 0) != int(device)) continue;
       KeepLayer(context, spec, index, memory, kept, keep);
     }
     REPRISE_TRY(context.backend->TakeError());

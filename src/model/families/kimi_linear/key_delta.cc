@@ -20,7 +20,10 @@ LayerState KeyDelta::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.reach - 1, 3 * shape_.width()}, DType::kF32},
+          {{"conv",
+            {shape_.reach - 1, 3 * shape_.width()},
+            DType::kF32,
+            std::vector<Section>(3, {shape_.heads, shape_.head_dim})},
            {"delta", {shape_.heads, shape_.head_dim, shape_.head_dim}, DType::kF32}}};
 }
 

@@ -19,7 +19,8 @@ void GatedConv::AddCost(StateSpec* state) const {
 void GatedConv::Declare(TensorPlan* plan) {
   const int64_t dim = shape_.dim;
   plan->AddMatrix(plan->Layer(layer_, "conv.in_proj.weight", "shortconv.in_proj.weight"), 3 * dim,
-                  dim, &in_);
+                  dim, &in_)
+      .sections = {Plain(dim), Plain(dim), Plain(dim)};
   PlannedTensor& conv = plan->AddVector(
       plan->Layer(layer_, "conv.conv.weight", "shortconv.conv.weight"), shape_.reach, &conv_);
   conv.rows = dim;

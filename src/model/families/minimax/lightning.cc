@@ -26,7 +26,8 @@ void Lightning::Declare(TensorPlan* plan) {
     return plan->Layer(layer_, std::string("self_attn.") + hf, gguf);
   };
   plan->AddMatrix(name("qkv_proj.weight", "attn_qkv.weight"), 3 * shape_.width(), shape_.dim,
-                  &qkv_);
+                  &qkv_)
+      .sections = {{shape_.heads, 3 * int64_t{shape_.head_dim}}};
   plan->AddMatrix(name("output_gate.weight", "attn_gate.weight"), shape_.width(), shape_.dim,
                   &gate_);
   plan->AddNorm(name("norm.weight", "attn_norm_2.weight"), shape_.width(), ValueForm::kPlain,

@@ -19,7 +19,12 @@ LayerState SignedDelta::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32},
+          {{"conv",
+            {shape_.reach - 1, shape_.conv_width()},
+            DType::kF32,
+            {{shape_.heads, shape_.key_dim},
+             {shape_.heads, shape_.key_dim},
+             {shape_.heads, shape_.value_dim}}},
            {"delta", {shape_.heads, shape_.key_dim, shape_.value_dim}, DType::kF32}}};
 }
 
