@@ -92,12 +92,18 @@ class Commands(unittest.TestCase):
 
     def test_one_model_on_several_devices(self):
         model = GOLDEN / "qwen3_5"
-        self.assertEqual(self.logits(model), self.logits(model, "--devices", "cpu,cpu,cpu", "--split", "1,7,60"))
+        expected = self.logits(model)
+        self.assertEqual(expected, self.logits(model, "--devices", "cpu,cpu,cpu", "--split", "1,7,60"))
+        self.assertEqual(expected, self.logits(model, "--devices", "cpu,cpu,cpu", "--tensor-parallel",
+                                               "--split", "1,7,60"))
         tokens = ["logits", model, "--input", model / "golden.safetensors", "--out", self.path / "x"]
         for words, options in [(["'gpu'"], ["--devices", "cpu,gpu"]), (["'cuda:x'"], ["--devices", "cuda:x"]),
                                (["--devices", "cuda:0,cpu"], ["--cpu-experts", "2"]),
                                (["--cpu-experts", "'few'"], ["--devices", "cpu,cpu", "--cpu-experts", "few"]),
                                (["--devices cuda:0,cpu"], ["--devices", "cpu,cpu", "--gpu-layers", "1"]),
+                               (["--devices"], ["--tensor-parallel"]),
+                               (["--layers", "--tensor-parallel"],
+                                ["--devices", "cpu,cpu", "--tensor-parallel", "--layers", "1,1"]),
                                (["--layers", "8 in all"], ["--devices", "cpu,cpu", "--layers", "1,1"]),
                                (["--vram-mib"], ["--devices", "cpu,cpu", "--vram-mib", "100"])]:
             self.expect_error(words, *tokens, *options)

@@ -57,6 +57,8 @@ void AddModelOptions(Flags* flags, ModelOptions* options, std::vector<std::strin
   flags->Add("--devices", &options->devices,
              "several devices, as in cuda:0,cuda:1,cpu: the layers of the model are divided among "
              "them, in this order; auto: all GPUs, and the CPU for what does not fit there");
+  flags->Add("--tensor-parallel", &options->tensor_parallel,
+             "with --devices of one kind: all of them compute every layer together");
   flags->Add("--layers", &options->layers,
              "with --devices: how many layers lie on each (default: as memory allows)");
   flags->Add("--gpu-layers", &options->gpu_layers,
@@ -128,15 +130,23 @@ std::vector<std::string> FindMmprojs(const std::string& model) {
 Status LoadedModel::OpenDevices() {
   DeviceOptions options{options_.device, options_.threads,
                         static_cast<size_t>(options_.vram_mib.value_or(0)) << 20};
+  const bool placed =
+      !options_.layers.empty() || options_.gpu_layers || !options_.cpu_experts.empty();
+  if (options_.tensor_parallel && placed) {
+    return InvalidArgument(
+        "--layers, --gpu-layers and --cpu-experts divide layers, and --tensor-parallel what is in "
+        "each of them: leave one out");
+  }
+  if (options_.tensor_parallel) options.split = Devices::Split::kRows;
   if (!options_.devices.empty()) {
     REPRISE_ASSIGN(devices_, MakeDevices(options_.devices, options));
     context_ = devices_->at(0);
     return OkStatus();
   }
-  if (!options_.layers.empty() || options_.gpu_layers || !options_.cpu_experts.empty()) {
+  if (placed || options_.tensor_parallel) {
     return InvalidArgument(
-        "--layers, --gpu-layers and --cpu-experts say what lies on which of several devices: name "
-        "them with --devices, as in --devices cuda:0,cpu");
+        "--layers, --gpu-layers, --cpu-experts and --tensor-parallel say what lies on which of "
+        "several devices: name them with --devices, as in --devices cuda:0,cpu");
   }
   REPRISE_ASSIGN(backend_, MakeBackend(options));
   scratch_ = ScratchArena(backend_->memory());
@@ -245,10 +255,13 @@ Status LoadedModel::Read() {
   load.placement.layers = options_.layers;
   load.placement.gpu_layers = options_.gpu_layers.value_or(-1);
   REPRISE_ASSIGN(load.placement.cpu_experts,
-                 CpuExperts(options_.cpu_experts.empty() && options_.devices == "auto"
+                 CpuExperts(options_.cpu_experts.empty() && options_.devices == "auto" &&
+                                    !options_.tensor_parallel
                                 ? "auto"
                                 : options_.cpu_experts));
-  if (devices_ != nullptr) {
+  if (devices_ != nullptr && devices_->split()) {
+    Log(LogLevel::kInfo, "every layer on " + std::string(context_.backend->name()));
+  } else if (devices_ != nullptr) {
     load.placed = [this](const Placement& placement) {
       Log(LogLevel::kInfo, DescribePlacement(placement, *devices_));
     };

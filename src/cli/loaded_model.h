@@ -33,6 +33,7 @@ struct ModelOptions {
   int threads = 0;      // 0: one per core
   std::string device = "auto";
   std::string devices;         // several, by name; empty: `device`
+  bool tensor_parallel = false;  // they divide what is in each layer, not the layers
   std::vector<size_t> layers;  // on each of them; empty: as memory allows
   std::optional<int32_t> gpu_layers;
   std::string cpu_experts;          // "auto", "all" or a number of layers; empty: none

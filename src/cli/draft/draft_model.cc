@@ -82,6 +82,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
   options.device =
       model.devices.empty() ? model.device : model.devices.substr(0, model.devices.find(','));
   options.devices.clear();
+  options.tensor_parallel = false;
   options.layers.clear();
   options.gpu_layers.reset();
   options.cpu_experts.clear();
