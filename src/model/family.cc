@@ -2,6 +2,8 @@
 #include "model/family.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "model/adapter/adapter.h"
 #include "model/load.h"
@@ -20,6 +22,21 @@ std::string KnownNames() {
   return names;
 }
 
+// What stands before all names of a block of which this is the first: that of a norm.
+std::string BlockOf(const std::string& name) {
+  for (const std::string_view norm : {"pre_fc_norm_embedding.weight", "enorm.weight"}) {
+    if (name.ends_with(norm)) return name.substr(0, name.size() - norm.size());
+  }
+  return name;
+}
+
+bool IsCopy(const StoredTensor& one, const StoredTensor* other) {
+  return other != nullptr && one.dtype == other->dtype && one.shape == other->shape &&
+         one.recipe == nullptr && other->recipe == nullptr &&
+         one.bytes.size() == other->bytes.size() &&
+         std::memcmp(one.bytes.data(), other->bytes.data(), one.bytes.size()) == 0;
+}
+
 // Why the checkpoint does not have the block that predicts further tokens that the model declares,
 // or has one that is not known; empty: it does. A tensor of another shape is there: it is refused
 // where it is read.
@@ -27,18 +44,27 @@ std::string AbsenceOfMtp(const Checkpoint& checkpoint, FamilyModel* model) {
   TensorPlan plan(HfTensorPrefix(checkpoint));
   model->DeclareTensors(&plan);
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
-  std::string block;
+  std::string block, embedding, head;
   for (const PlannedTensor& tensor : plan.tensors()) {
+    const std::string& name = gguf ? tensor.gguf : tensor.hf;
+    const bool both = tensor.role == TensorRole::kEmbeddingAndHead;
+    if (both || tensor.role == TensorRole::kHead) head = name;
+    // A further table of another kind (gemma4) comes behind the vocabulary's.
+    if (embedding.empty() && (both || tensor.role == TensorRole::kEmbedding)) embedding = name;
     if (!tensor.mtp) continue;
     const auto source = PlannedSource::Find(checkpoint, tensor);
     if (!source.ok() && source.status().code() == StatusCode::kNotFound) {
       return "the block that predicts further tokens is not whole: " + source.status().message();
     }
-    block = gguf ? "blk." + std::to_string(tensor.layer) + ".nextn."
-                 : tensor.hf.substr(0, tensor.hf.find("mtp.") + 4);
+    if (block.empty()) block = gguf ? name.substr(0, name.find("nextn.") + 6) : BlockOf(name);
   }
-  for (const char* own : {"embed_tokens.weight", "shared_head_head.weight", "lm_head.weight"}) {
-    if (checkpoint.Find(block + own) == nullptr) continue;
+  // Some files have a copy of the vocabulary in the block.
+  for (const auto& [own, models] : {std::pair{"embed_tokens.weight", &embedding},
+                                    {"shared_head_head.weight", &head},
+                                    {"shared_head.head.weight", &head},
+                                    {"lm_head.weight", &head}}) {
+    const StoredTensor* found = checkpoint.Find(block + own);
+    if (found == nullptr || IsCopy(*found, checkpoint.Find(*models))) continue;
     return "the block that predicts further tokens has a vocabulary of its own, " +
            Quoted(block + own) + ", which is not supported";
   }

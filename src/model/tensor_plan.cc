@@ -42,9 +42,9 @@ void TensorPlan::EndMtp(size_t first) {
     PlannedTensor& tensor = tensors_[i];
     tensor.mtp = true;
     // What keeps its state up to date.
-    const bool always = tensor.gguf.ends_with("eh_proj.weight") ||
-                        tensor.gguf.ends_with("attn_k.weight") ||
-                        tensor.gguf.ends_with("attn_v.weight");
+    const bool always =
+        tensor.gguf.ends_with("eh_proj.weight") || tensor.gguf.ends_with("attn_k.weight") ||
+        tensor.gguf.ends_with("attn_kv_a_mqa.weight") || tensor.gguf.ends_with("attn_v.weight");
     if (!always) tensor.active = 0;
   }
 }

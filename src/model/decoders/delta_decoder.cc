@@ -36,6 +36,7 @@ DeltaDecoder::DeltaDecoder(const DeltaDecoderConfig& config)
   }
   if (config_.mtp.empty()) return;
   MtpShape mtp;
+  mtp.dim = decoder.dim;
   mtp.attention = config_.attention;
   mtp.mlp = mlp;
   if (config_.moe) mtp.moe = std::make_unique<const MoeShape>(*config_.moe);

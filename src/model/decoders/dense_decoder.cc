@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/activation_ops.h"
 #include "weights/format/gguf_writer.h"
 
@@ -83,6 +84,22 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
     card_.state.layers.push_back(layer.attention.state());
     layer.attention.AddCost(&card_.state);
   }
+  if (traits.mtp) AddMtp(shape);
+}
+
+void DenseDecoder::AddMtp(const AttentionShape& attention) {
+  MtpShape mtp;
+  mtp.dim = config_.dim;
+  mtp.attention = attention;
+  mtp.moe = std::make_unique<const MoeShape>(*traits_.moe);
+  mtp.eps = config_.eps;
+  mtp.norm_form = traits_.norm_form;
+  mtp.hf.clear();
+  mtp.gguf_mlp_norm = traits_.gguf_mlp_norm;
+  mtp_ = std::make_unique<MtpBlock>(std::move(mtp), config_.layer_count, layers_.size());
+  card_.state.layers.push_back(mtp_->kv());
+  card_.state.layers.push_back(mtp_->hidden());
+  card_.mtp_state = mtp_->hidden_state();
 }
 
 void DenseDecoder::DeclareTensors(TensorPlan* plan) {
@@ -90,6 +107,7 @@ void DenseDecoder::DeclareTensors(TensorPlan* plan) {
   rotary_.Declare(plan);
   if (window_rotary_) window_rotary_->DeclareAngles(plan);
   for (int i = 0; i < config_.layer_count; ++i) DeclareLayer(plan, i);
+  if (mtp_) mtp_->Declare(plan);
   vocabulary_.DeclareHead(plan);
 }
 
@@ -125,6 +143,7 @@ void DenseDecoder::CompleteWeights() {
   rotary_.CompleteWeights();
   if (window_rotary_) window_rotary_->CompleteWeights();
   for (Layer& layer : layers_) layer.attention.CompleteWeights();
+  if (mtp_) mtp_->CompleteWeights();
 }
 
 std::string DenseDecoder::DescribeNumerics() const {
@@ -161,9 +180,14 @@ std::string DenseDecoder::DescribeNumerics() const {
 }
 
 void DenseDecoder::DescribeGguf(GgufWriter* out) const {
-  DescribeDecoder(config_, traits_.gguf_architecture, out);
-  if (traits_.moe) DescribeMoe(*traits_.moe, traits_.gguf_architecture, out);
   const std::string prefix = std::string(traits_.gguf_architecture) + ".";
+  DecoderConfig config = config_;
+  if (mtp_) {  // GGUF counts the block
+    ++config.layer_count;
+    out->Put<uint32_t>(prefix + "nextn_predict_layers", 1);
+  }
+  DescribeDecoder(config, traits_.gguf_architecture, out);
+  if (traits_.moe) DescribeMoe(*traits_.moe, traits_.gguf_architecture, out);
   const auto put = [&](const char* key, double value) {
     if (value != 0) out->Put<float>(prefix + key, float(value));
   };
@@ -240,7 +264,17 @@ void DenseDecoder::Run(const Step& home, const StepResults& results) const {
     RunLayer(*step, layer, !layer.turns ? RopeTable{} : layer.window ? window_rope : rope, x, h, y);
     AddPictures(home, *step, int(i), x);
   }
+  if (mtp_) {
+    CHECK(step == &home);
+    return mtp_->Finish(home, vocabulary_, rope, x, results);
+  }
   vocabulary_.Logits(home, step == &home ? x : home.Bring(*step, x), results);
+}
+
+void DenseDecoder::Predict(const Step& step, const ConstRows& before,
+                           const StepResults& results) const {
+  CHECK(mtp_ != nullptr);
+  mtp_->Guess(step, vocabulary_, rotary_.Table(step), before, results);
 }
 
 Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,

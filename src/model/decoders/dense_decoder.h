@@ -11,6 +11,7 @@
 
 #include "kernels/vector.h"
 #include "model/config/decoder.h"
+#include "model/decoders/mtp_block.h"
 #include "model/family.h"
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
@@ -50,6 +51,7 @@ struct DenseTraits {
   std::optional<MoeShape> moe;            // instead of the feed-forward block
   std::vector<bool> sparse;               // with moe: which layers have it; empty: all
   QueryGrowth query_growth;
+  bool mtp = false;                       // with moe: a further layer predicts further tokens
   std::string_view gguf_mlp_norm = "ffn_norm.weight";
   std::string_view hf_q_norm = "q_norm";
   std::string_view hf_k_norm = "k_norm";
@@ -68,6 +70,8 @@ class DenseDecoder final : public FamilyModel {
   std::string DescribeNumerics() const override;
   void DescribeGguf(GgufWriter* out) const override;
   void Run(const Step& home, const StepResults& results) const override;
+  void Predict(const Step& step, const ConstRows& before,
+               const StepResults& results) const override;
 
  private:
   struct Layer {
@@ -82,6 +86,7 @@ class DenseDecoder final : public FamilyModel {
     Vector mlp_norm, mlp_post_norm;
   };
 
+  void AddMtp(const AttentionShape& attention);
   void DeclareLayer(TensorPlan* plan, int index);
   void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,
                 const Rows& h, const Rows& y) const;
@@ -95,6 +100,7 @@ class DenseDecoder final : public FamilyModel {
   std::vector<Layer> layers_;
   Rotary rotary_;
   std::optional<Rotary> window_rotary_;
+  std::unique_ptr<MtpBlock> mtp_;  // or null
 };
 
 // Reads the shared configuration and makes the model, or returns the reader's error.

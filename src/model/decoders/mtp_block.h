@@ -5,26 +5,45 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "kernels/ops.h"
 #include "kernels/vector.h"
+#include "model/config/reader.h"
 #include "model/decoders/block_part.h"
 #include "model/layers/attention.h"
+#include "model/layers/mla.h"
 #include "model/layers/mlp.h"
 #include "model/layers/moe.h"
 #include "model/layers/step.h"
+#include "model/layers/vocabulary.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
 
 namespace reprise {
 
 struct MtpShape {
-  AttentionShape attention;
+  int64_t dim = 0;
+  std::variant<AttentionShape, MlaShape> attention;
   MlpShape mlp;
   std::unique_ptr<const MoeShape> moe;  // instead of `mlp`; or null
   float eps = 0;
   ValueForm norm_form = ValueForm::kPlain;
-  std::string hf = "mtp.";  // what stands before its names in Hugging Face files
+  // What stands before its names in Hugging Face files; empty: it is a further layer of the model,
+  // with names of its own (DeepSeek, GLM).
+  std::string hf = "mtp.";
+  std::string gguf_mlp_norm = "post_attention_norm.weight";
+};
+
+// Whether the reader is to make a model with a block that is a further layer of it, and the file
+// says that there is one. (Of several nobody has said how they follow each other.)
+bool ReadsMtpLayer(ConfigReader* reader);
+
+// Its attention: one that can leave its K/V alone.
+class MtpAttention : public BlockPart {
+ public:
+  virtual LayerState state() const = 0;
+  virtual void Store(const Step& step, const RopeTable& rope, const ConstRows& x) const = 0;
 };
 
 // A block of a decoder that predicts the token behind the next one (MTP): a layer of its own over
@@ -45,29 +64,36 @@ class MtpBlock {
   // `layer`: behind the last of the model. `layer_state`: of its K/V; that of h is the next one.
   MtpBlock(MtpShape shape, int layer, size_t layer_state);
 
-  LayerState kv() const { return attention_.state(); }
+  LayerState kv() const { return attention_->state(); }
   LayerState hidden() const;
   size_t hidden_state() const { return layer_state_ + 1; }
 
   void Declare(TensorPlan* plan);
   void CompleteWeights();
 
+  // The end of a step of the model, with what came out of its last layer: in place of
+  // Vocabulary::Logits.
+  void Finish(const Step& step, const Vocabulary& vocabulary, const RopeTable& rope,
+              const ConstRows& x, const StepResults& results) const;
+  // Model::Predict.
+  void Guess(const Step& step, const Vocabulary& vocabulary, const RopeTable& rope,
+             const ConstRows& before, const StepResults& results) const;
+
+ private:
   // embedded: of the tokens of the step; hidden: h of all rows.
   void Follow(const Step& step, const RopeTable& rope, const ConstRows& embedded,
               const ConstRows& hidden) const;
   // The same rows with what came before each, h or m; out: m. x: what m is the norm of.
   void Predict(const Step& step, const RopeTable& rope, const ConstRows& embedded,
                const ConstRows& before, const Rows& x, const Rows& out) const;
-
- private:
-  int64_t dim() const { return shape_.attention.dim; }
+  int64_t dim() const { return shape_.dim; }
   void Join(const Step& step, const ConstRows& embedded, const ConstRows& before,
             const Rows& out) const;
 
   MtpShape shape_;
   int layer_;
   size_t layer_state_;
-  Attention attention_;
+  std::unique_ptr<MtpAttention> attention_;
   std::unique_ptr<BlockPart> mlp_;
   Matrix fc_;
   Vector embedding_norm_, hidden_norm_, input_norm_, mlp_norm_, norm_;

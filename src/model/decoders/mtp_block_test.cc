@@ -236,7 +236,9 @@ TEST_P(MtpTest, CompanyChangesNoGuess) {
   EXPECT_EQ(logits, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, MtpTest, ::testing::Values("qwen3_5", "qwen3_5_moe"));
+INSTANTIATE_TEST_SUITE_P(Families, MtpTest,
+                         ::testing::Values("qwen3_5", "qwen3_5_moe", "qwen3_next", "glm4_moe",
+                                           "deepseek_v3"));
 
 // The golden with its tensors and its configuration edited.
 class PartOfMtp : public ::testing::Test {

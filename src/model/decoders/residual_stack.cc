@@ -7,29 +7,6 @@
 #include "kernels/activation_ops.h"
 
 namespace reprise {
-namespace {
-
-// Vocabulary::Logits where the final norm of all rows is there: it is not computed again.
-void FinishNormed(const Step& step, const Vocabulary& vocabulary, const ConstRows& x,
-                  const ConstRows& normed, const StepResults& results) {
-  const OpContext& context = step.context();
-  const ScratchScope scope(*context.scratch);
-  if (results.hidden.rows > 0) CopyHeads(context, 1, x.cols, normed, 0, results.hidden, 0);
-  const int64_t count = results.logits.rows;
-  if (count == normed.rows) {
-    vocabulary.Head(step, normed, results.logits);
-  } else if (count > 0) {
-    const Rows some = step.MakeRows(count, x.cols);
-    GatherRows(context, normed, step.layout().device.logit_rows, some);
-    vocabulary.Head(step, some, results.logits);
-  }
-  if (!results.finite) return;
-  step.JoinSpoilt();
-  FiniteRows(context, step.layout(), x, results.finite);
-}
-
-}  // namespace
-
 ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shape& vocabulary,
                              const Traits& traits)
     : config_(config), traits_(traits), vocabulary_(vocabulary) {
@@ -121,10 +98,7 @@ void ResidualStack::Run(const Step& home, const StepResults& results) const {
   const Rows last = step == &home ? lane.x : home.Bring(*step, lane.x);
   if (mtp_) {
     CHECK(step == &home);
-    const Rows hidden = home.MakeRows(config_.dim);
-    vocabulary_.Norm(home.context(), last, hidden);
-    mtp_->Follow(home, lane.rope, vocabulary_.Embed(home), hidden);
-    return FinishNormed(home, vocabulary_, last, hidden, results);
+    return mtp_->Finish(home, vocabulary_, lane.rope, last, results);
   }
   vocabulary_.Logits(home, last, results);
 }
@@ -132,11 +106,7 @@ void ResidualStack::Run(const Step& home, const StepResults& results) const {
 void ResidualStack::Predict(const Step& step, const ConstRows& before,
                             const StepResults& results) const {
   CHECK(mtp_ != nullptr && results.hidden.rows == step.rows());
-  const Rows x = step.MakeRows(config_.dim);
-  mtp_->Predict(step, rotary_ ? rotary_->Table(step) : RopeTable{}, vocabulary_.Embed(step), before,
-                x, results.hidden);
-  vocabulary_.Head(step, results.hidden, results.logits);
-  FiniteRows(step.context(), step.layout(), x, results.finite);
+  mtp_->Guess(step, vocabulary_, rotary_ ? rotary_->Table(step) : RopeTable{}, before, results);
 }
 
 }  // namespace reprise

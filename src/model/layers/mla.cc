@@ -95,22 +95,32 @@ Rows MlaAttention::Absorb(const Step& step, const RopeTable& rope, const ConstRo
   return absorbed;
 }
 
-void MlaAttention::Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
-                           const Rows& out) const {
+void MlaAttention::Store(const Step& step, const RopeTable& rope, const ConstRows& x) const {
   const OpContext& context = step.context();
-  ScratchScope scope(*context.scratch);
+  const ScratchScope scope(*context.scratch);
   const Rows latent = step.MakeRows(latent_width());
   const Projection down[] = {{&kv_a_, latent}};
   Project(context, x, down);
   const Rows compressed = Columns(latent, 0, shape_.kv_rank);
   RmsNorm(context, compressed, kv_norm_.data(), 1, shape_.eps, compressed);
   if (rope.half > 0) Rope(context, rope, 1, Columns(latent, shape_.kv_rank, shape_.rope_dim));
+  StoreKv(context, step.layout(), step.Kv(layer_state_), kv_shape(), latent, latent);
+}
 
+KvShape MlaAttention::kv_shape() const {
+  KvShape shape{1, int(latent_width()), shape_.kv_rank, shape_.kv};
+  shape.value_in_key = true;
+  return shape;
+}
+
+void MlaAttention::Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
+                           const Rows& out) const {
+  const OpContext& context = step.context();
+  ScratchScope scope(*context.scratch);
+  Store(step, rope, x);
   const Rows q = Absorb(step, rope, MakeQueries(step, x));
-  KvShape kv_shape{1, int(latent_width()), shape_.kv_rank, shape_.kv};
-  kv_shape.value_in_key = true;
+  const KvShape kv_shape = this->kv_shape();
   const KvPlace place = step.Kv(layer_state_);
-  StoreKv(context, step.layout(), place, kv_shape, latent, latent);
   AttentionParams params;
   params.q_heads = shape_.heads;
   params.scale = shape_.q_scale / std::sqrt(float(shape_.nope_dim + shape_.rope_dim));

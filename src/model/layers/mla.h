@@ -51,10 +51,13 @@ class MlaAttention {
   void CompleteWeights();
   // x is already normalised. An empty table turns nothing.
   void Forward(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& out) const;
+  // Leaves the state that Forward leaves, and nothing else.
+  void Store(const Step& step, const RopeTable& rope, const ConstRows& x) const;
 
  private:
   int64_t q_width() const { return int64_t{shape_.heads} * (shape_.nope_dim + shape_.rope_dim); }
   int64_t latent_width() const { return int64_t{shape_.kv_rank} + shape_.rope_dim; }
+  KvShape kv_shape() const;
   Rows MakeQueries(const Step& step, const ConstRows& x) const;
   // Queries in the space of the latent: [rows, heads * latent_width()].
   Rows Absorb(const Step& step, const RopeTable& rope, const ConstRows& q) const;

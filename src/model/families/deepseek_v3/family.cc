@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/reference/math.h"
 #include "model/decoders/residual_stack.h"
@@ -83,6 +84,7 @@ struct Config {
   MoeShape moe;
   int dense_layers = 0;  // the first; the others have experts
   int shared_experts = 0;
+  bool mtp = false;
 };
 
 class DeepseekV3 final : public ResidualStack {
@@ -103,6 +105,15 @@ class DeepseekV3 final : public ResidualStack {
         Add<MoeMlp>(config.moe);
       }
     }
+    if (!config.mtp) return;
+    MtpShape mtp;
+    mtp.dim = config.decoder.dim;
+    mtp.attention = config.attention;
+    mtp.moe = std::make_unique<const MoeShape>(config.moe);
+    mtp.eps = config.decoder.eps;
+    mtp.hf.clear();
+    mtp.gguf_mlp_norm = "ffn_norm.weight";
+    AddMtp(std::move(mtp));
   }
 
   std::string DescribeNumerics() const override {
@@ -116,7 +127,12 @@ class DeepseekV3 final : public ResidualStack {
     const auto put = [&](const char* key, int64_t value) {
       out->Put<uint32_t>(prefix + key, uint32_t(value));
     };
-    DescribeStream(config(), kGgufTypes[0], out);
+    DecoderConfig decoder = config();
+    if (deepseek_.mtp) {  // GGUF counts the block
+      ++decoder.layer_count;
+      put("nextn_predict_layers", 1);
+    }
+    DescribeStream(decoder, kGgufTypes[0], out);
     put("feed_forward_length", config().hidden);
     put("attention.head_count_kv", 1);
     DescribeMla(deepseek_.attention, kGgufTypes[0], out);
@@ -257,6 +273,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   ReadMlaShape(reader, &config.attention);
   ReadPositions(reader, &config);
   ReadExperts(reader, &config);
+  config.mtp = ReadsMtpLayer(reader);
   REPRISE_TRY(reader->status());
   return std::unique_ptr<FamilyModel>(std::make_unique<DeepseekV3>(config));
 }

@@ -56,6 +56,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   const int64_t dense = reader->Int({"first_k_dense_replace", "leading_dense_block_count"},
                                     {0, 4096}, reader->gguf() ? 0 : 1);
   for (int i = 0; i < config.layer_count; ++i) traits.sparse.push_back(i >= dense);
+  traits.mtp = ReadsMtpLayer(reader);
   const int64_t shared = traits.moe->shared_hidden / traits.moe->hidden;
   traits.describe = [dense, shared, moe = *traits.moe](const std::string& prefix, GgufWriter* out) {
     out->Put<uint32_t>(prefix + "leading_dense_block_count", uint32_t(dense));
