@@ -215,7 +215,7 @@ class Auditor {
   // From now on requests have one of these adapters or none.
   Status UseAdapters(LoadedModel* loaded, const std::vector<std::string>& texts) {
     if (texts.empty()) return OkStatus();
-    REPRISE_ASSIGN(read_adapter_, MakeAdapterReader(loaded));
+    read_adapter_ = MakeAdapterReader(loaded);
     for (const std::string& text : texts) {
       REPRISE_ASSIGN(const Lora lora, ParseLora(text));
       REPRISE_ASSIGN(AdapterPtr adapter, read_adapter_(lora.path, lora.scale));
@@ -237,9 +237,9 @@ class Auditor {
       CHECK(again.ok());
       return std::move(*again);
     };
-    adapters.cold = [this](const Adapter& adapter, std::span<const TokenId> tokens, float* logits) {
-      RunCold(tokens, logits, &adapter);
-    };
+    adapters.cold = [this](const Adapter& adapter, int32_t adapted_from,
+                           std::span<const TokenId> tokens,
+                           float* logits) { RunCold(tokens, logits, &adapter, adapted_from); };
     return adapters;
   }
 
@@ -283,7 +283,8 @@ class Auditor {
   }
 
   // All tokens in one step, on one thread, from nothing.
-  void RunCold(std::span<const TokenId> tokens, float* logits, const Adapter* adapter = nullptr) {
+  void RunCold(std::span<const TokenId> tokens, float* logits, const Adapter* adapter = nullptr,
+               int32_t adapted_from = 0) {
     auto state =
         LiveState::Create(model_.state_spec(), 1, static_cast<int64_t>(tokens.size()), memory_);
     CHECK(state.ok());
@@ -291,6 +292,7 @@ class Auditor {
     for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
     slice.adapter = adapter;
+      slice.adapted_from = static_cast<uint32_t>(adapted_from);
     BatchView batch = {tokens, std::span(&slice, 1), rows};
     std::optional<ColdSight> sight;
     if (pictures_ != nullptr) sight.emplace(*cold_, *pictures_, tokens).AddTo(&batch);

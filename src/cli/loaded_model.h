@@ -88,6 +88,7 @@ class LoadedModel {
   // Sequences at the same time: `wanted`, or, if it is 0, as many as suit its device.
   int Parallel(int wanted) const;
   Backend& backend() { return *context_.backend; }  // of the first device
+  Devices* devices() { return devices_.get(); }     // null: there is one
   // Where the state of sequences lies.
   DeviceMemory& memory() { return devices_ != nullptr ? devices_->memory() : backend_->memory(); }
   // How steps are planned on its device: rows of a step, and the promised gap between two tokens of

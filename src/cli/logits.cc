@@ -9,6 +9,7 @@
 #include "cli/loaded_model.h"
 #include "cli/lora/lora.h"
 #include "kernels/ops.h"
+#include "model/adapter/adapter.h"
 #include "model/live_state.h"
 #include "state/packing.h"
 #include "weights/format/safetensors.h"
@@ -75,6 +76,8 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
   REPRISE_TRY(writer.Open(path));
   REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()),
                                                     loaded->memory()));
+  std::optional<int32_t> from;
+  if (adapter != nullptr) from = adapter->CountsFrom(tokens);
   std::vector<float> logits;
   const StatePacking packing = StatePacking::Rounded(model.state_spec());
   std::vector<std::byte> stored(packing.bytes(model.state_spec().state_bytes()));
@@ -82,7 +85,10 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
     std::vector<uint32_t> rows(piece);
     for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
     SequenceSlice slice = state.Next(0, 0, uint32_t(piece));
-    slice.adapter = adapter;
+    if (from) {
+      slice.adapter = adapter;
+      slice.adapted_from = uint32_t(std::max<int64_t>(0, *from - state.length(0)));
+    }
     logits.resize(piece * size_t(vocab));
     REPRISE_TRY(
         model.Forward(loaded->context(),

@@ -10,6 +10,7 @@
 #include "engine/draft/constraint_ahead.h"
 #include "engine/near.h"
 #include "engine/sequence.h"
+#include "model/adapter/adapter.h"
 #include "state/virtual_tokens.h"
 
 namespace reprise {
@@ -25,6 +26,14 @@ constexpr std::chrono::milliseconds kMoveWait{1};
 
 double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;
+}
+
+// The tokens from `begin` on as the model runs them: what stands for the first token that invokes
+// an adapter becomes that token.
+void Unmark(const Sequence& sequence, int32_t begin, std::span<TokenId> tokens) {
+  const int64_t at = int64_t{sequence.adapted_from} - begin;
+  if (!sequence.marked || at < 0 || at >= static_cast<int64_t>(tokens.size())) return;
+  tokens[static_cast<size_t>(at)] = sequence.request.adapter->invocation().front();
 }
 
 // Adds what one lease of a request stored to the report of the request.
@@ -212,6 +221,7 @@ Status Engine::Forward() {
     slice.state = lease.state();
     slice.space = lease.space();
     slice.adapter = sequence.request.adapter.get();
+    slice.adapted_from = static_cast<uint32_t>(std::max(0, sequence.adapted_from - begin));
     if (!lease.pending().empty()) {
       taps.emplace_back();
       for (const PendingSnapshot& one : lease.pending()) {
@@ -237,13 +247,13 @@ Status Engine::Forward() {
     } else {
       tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
     }
+    Unmark(sequence, begin, std::span(tokens).subspan(share.row_begin));
     if (share.drafts > 0) {
       const std::vector<TokenId>& drafts = sequence.speculation->drafts;
       tokens.insert(tokens.end(), drafts.begin(), drafts.begin() + share.drafts);
     }
     slices.push_back(slice);
     sees = sees || sequence.sight != nullptr;
-
     const bool all = !sequence.plain && sequence.request.on_logits;
     const bool last = complete && (sequence.plain || sequence.request.max_tokens > 0);
     share.logit_begin = logit_rows.size();

@@ -176,6 +176,7 @@ class Engine {
 
   // submission.cc
   void ScorePrompt(Sequence& sequence);
+  static void Activate(GenerateRequest* request, Sequence* sequence);
   void PrepareCompaction(Sequence& sequence) const;
   bool TakePlaceInQueue(const GenerateRequest& request);
 

@@ -61,6 +61,9 @@ struct alignas(64) Sequence {
   std::unique_ptr<Speculation> speculation;
   std::unique_ptr<Sight> sight;  // of its pictures, if it has any
 
+  int32_t adapted_from = 0;  // rows before are of the model without the adapter
+  bool marked = false;       // the token there is the adapter's mark in the tokens of the lease
+
   // To start and compute what is known, as of when that was last asked.
   std::optional<size_t> bytes_wanted;
   bool looked_up = false;  // what is known of its prompt
@@ -146,8 +149,7 @@ struct alignas(64) Sequence {
   // progress.
   bool IsPlain() const {
     return request.max_tokens > 0 && !request.on_logits && request.pooling == Pooling::kNone &&
-           !request.constraint && !compaction && !sight && !request.idle &&
-           !request.tell_progress;
+           !request.constraint && !compaction && !sight && !request.idle && !request.tell_progress;
   }
   // Whether a full queue may do without it: nothing of what was asked has run.
   bool displaceable() const { return preemptions == 0 && !request.continues; }

@@ -92,7 +92,9 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
     sequence->allowed.emplace(static_cast<size_t>(card.vocab_size), /*all=*/false);
   }
   sequence->prompt = PromptWithRoom(request, context_tokens_);
-  const std::string& digest = request.adapter ? request.adapter->digest() : card.digest;
+  Activate(&request, sequence.get());
+  const bool whole = request.adapter && !sequence->marked;
+  const std::string& digest = whole ? request.adapter->digest() : card.digest;
   sequence->key = {digest, request.salt};
   sequence->request = std::move(request);
   if (sequence->request.constraint) sequence->Force();
@@ -120,6 +122,20 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   }
   work_.notify_one();
   return stream;
+}
+
+// Before the tokens that invoke an adapter state is the model's, and shared with whoever has it.
+// What stands for the first of them in the names of state goes on from there, as nobody else does.
+void Engine::Activate(GenerateRequest* request, Sequence* sequence) {
+  if (!request->adapter || request->adapter->invocation().empty()) return;
+  const std::optional<int32_t> from = request->adapter->CountsFrom(request->prompt);
+  if (!from) {
+    request->adapter = nullptr;
+    return;
+  }
+  sequence->adapted_from = *from;
+  sequence->marked = true;
+  sequence->prompt[static_cast<size_t>(*from)] = request->adapter->mark();
 }
 
 // Only a reply makes use of it: what a prompt leaves behind is exact.

@@ -262,6 +262,13 @@ class Backend {
   virtual void Clamp(const ConstRows& /*x*/, float /*least*/, float /*most*/, const Rows& /*y*/) {
     CHECK(sees());
   }
+
+  // expert_ops.h; whether adapters may change experts and embeddings.
+  virtual bool adapts_experts() const { return false; }
+  virtual void AddExpertLowRank(ScratchArena&, const ExpertPlan&, const ConstRows& /*x*/,
+                                ExpertInput, std::span<const ExpertLowRankSum>) {
+    CHECK(adapts_experts());
+  }
 };
 
 }  // namespace reprise

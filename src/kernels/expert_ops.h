@@ -11,6 +11,8 @@
 // row alone.
 namespace reprise {
 
+struct LowRank;
+
 enum class ExpertScore : uint8_t { kSoftmax, kSigmoid };
 
 struct RoutingParams {
@@ -58,6 +60,19 @@ struct ExpertProjection {
 };
 void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
                     ExpertInput input, std::span<const ExpertProjection> projections);
+
+// What adapters add to products of experts (low_rank_ops.h), for the slots of rows [row_begin,
+// row_begin + row_count) of the step: out[s] = out[s] + up[e] (scale * (down[e] x)), e the expert
+// of slot s. `product` is of stacks of experts; x is that of ProjectExperts. REQUIRES: a backend
+// that adapts_experts(); slots of an expert ascend by row, as PlanExperts has them.
+struct ExpertLowRankSum {
+  const LowRank* product = nullptr;
+  int64_t row_begin = 0;
+  int64_t row_count = 0;
+  Rows out;  // [slots, weight rows]
+};
+void AddExpertLowRank(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
+                      ExpertInput input, std::span<const ExpertLowRankSum> sums);
 
 // y[s] = y[s] + bias[expert of slot s]; bias: [plan.experts, y.cols].
 void AddExpertBias(const OpContext& context, const ExpertPlan& plan, ConstFloats bias,

@@ -117,6 +117,7 @@ void FamilyModel::Describe(const TensorPlan& plan, bool gguf,
   adaptable->gguf = gguf;
   adaptable->architectures.assign(gguf_types.begin(), gguf_types.end());
   adaptable->digest = card_.digest;
+  adaptable->placement = placement_;
   for (size_t i = 0; i < adaptable->tensors.size(); ++i) {
     const PlannedTensor& tensor = adaptable->tensors[i];
     if (IsAdaptable(tensor)) weights_.emplace(tensor.matrix, i);

@@ -51,9 +51,6 @@ Status Model::Begin(const OpContext& context, const BatchView& batch, const Stat
   const StepScope scope(all);
   const Step step(all, batch, memory, placement_, weights_);
   REPRISE_TRY(TakeErrors(all));
-  if (step.adapted() && devices_ != nullptr) {
-    return Unimplemented("adapters are for models on one device; leave --devices out");
-  }
   // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
   // keeping. An observer wants to see every op, and may wait for each. What goes from device to
   // device is no program of one. Adapters come and go, and so do vectors of pictures.

@@ -50,6 +50,9 @@ struct SequenceSlice {
   // A number of the namespace (NamespaceKey::number). Models do not read it. The fake model of
   // simulations mixes it into all state, so that state of another namespace gives wrong logits.
   uint32_t space = 0;
+  // Rows of the slice before that one are of the model as it is: an adapter may count from some
+  // token on.
+  uint32_t adapted_from = 0;
   // What changes the products of its rows (model/adapter/adapter.h); null: the model as it is.
   const Adapter* adapter = nullptr;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adapters never meet each other's state: random requests over adapters that come, go, change
-// their content under one name, have two names, and are evicted and read again, on tiny models;
-// every logit has the bits of a cold run with the adapter that the request named.
-// REPRISE_ADAPTER_REQUESTS=10000 is the long form.
+// their content under one name, have two names, are evicted and read again, and of which some count
+// from what invokes them on, on tiny models; every logit has the bits of a cold run with the
+// adapter that the request named. REPRISE_ADAPTER_REQUESTS=10000 is the long form.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,7 +19,9 @@
 namespace reprise {
 namespace {
 
-constexpr int kVariants = 4;
+constexpr int kVariants = 5;
+// What invokes the last ones. Two have the same tokens, and one begins as they do.
+const char* const kInvocations[kVariants] = {nullptr, nullptr, "[5, 9]", "[5, 9]", "[5]"};
 
 // An adapter of the family with other values: every so many have the other sign.
 void WriteVariant(const std::string& family, int variant, const std::string& folder) {
@@ -39,6 +41,14 @@ void WriteVariant(const std::string& family, int variant, const std::string& fol
     }
   }
   CHECK(WriteFileAtomically(path, std::as_bytes(std::span(changed))).ok());
+  if (kInvocations[variant] == nullptr) return;
+  const std::string config = folder + "/adapter_config.json";
+  std::string text = *ReadFile(config, size_t{1} << 20);
+  const std::string key = "\"alora_invocation_tokens\": ";
+  const size_t at = text.find(key + "null");
+  CHECK(at != std::string::npos);
+  text.replace(at + key.size(), 4, kInvocations[variant]);
+  CHECK(WriteFileAtomically(config, std::as_bytes(std::span(text))).ok());
 }
 
 class World {
@@ -94,6 +104,7 @@ class World {
   int64_t reused() const { return reused_; }
   int evicted() const { return evicted_; }
   int64_t compared() const { return compared_; }
+  int invoked() const { return invoked_; }
 
  private:
   // What a name stands for.
@@ -109,6 +120,7 @@ class World {
   struct Asked {
     Content content;
     std::vector<TokenId> tokens;
+    size_t prompt_tokens = 0;
     std::vector<Row> rows;
     std::shared_ptr<TokenStream> stream;
   };
@@ -148,6 +160,7 @@ class World {
     }
     for (uint64_t more = 1 + rng_.Below(40); more > 0 && prompt.size() < 180; --more) {
       prompt.push_back(TokenId(rng_.Below(uint64_t(model_->vocab_size()))));
+      if (rng_.Below(20) == 0) prompt.insert(prompt.end(), {5, 9});
     }
     return prompt;
   }
@@ -175,6 +188,7 @@ class World {
     }
     for (const AdapterShelf::Entry& entry : shelf_->List()) evicted_ += entry.resident ? 0 : 1;
     request.prompt = asked->tokens = Prompt();
+    asked->prompt_tokens = asked->tokens.size();
     request.max_tokens = int32_t(rng_.Below(12));
     request.idle = request.max_tokens == 0 && rng_.Below(3) == 0;
     request.boundaries = {{int32_t(request.prompt.size() / 2), BoundaryKind::kMessage}};
@@ -213,7 +227,12 @@ class World {
     }
     auto state = LiveState::Create(model_->state_spec(), 1, int64_t(asked.tokens.size()));
     SequenceSlice slice = state->Next(0, 0, uint32_t(asked.tokens.size()));
-    slice.adapter = adapter.get();
+    const auto prompt = std::span(asked.tokens).first(asked.prompt_tokens);
+    if (const auto from = adapter ? adapter->CountsFrom(prompt) : std::nullopt) {
+      slice.adapter = adapter.get();
+      slice.adapted_from = uint32_t(*from);
+      invoked_ += *from > 0 ? 1 : 0;
+    }
     std::vector<uint32_t> rows(asked.tokens.size());
     for (uint32_t r = 0; r < rows.size(); ++r) rows[r] = r;
     const size_t vocab = size_t(model_->vocab_size());
@@ -244,6 +263,7 @@ class World {
   int evicted_ = 0;
   int64_t reused_ = 0;
   int64_t compared_ = 0;
+  int invoked_ = 0;
 };
 
 class AdaptersLaw : public testing::TestWithParam<std::string> {};
@@ -256,6 +276,7 @@ TEST_P(AdaptersLaw, NoRequestMeetsTheStateOfAnotherAdapter) {
   world.Finish();
   EXPECT_GT(world.reused(), 0);
   EXPECT_GT(world.evicted(), 0);
+  EXPECT_GT(world.invoked(), 0);
   RecordProperty("compared", std::to_string(world.compared()));
   RecordProperty("reused", std::to_string(world.reused()));
 }
@@ -263,6 +284,50 @@ TEST_P(AdaptersLaw, NoRequestMeetsTheStateOfAnotherAdapter) {
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersLaw,
                          testing::Values("llama", "nemotron_h", "qwen3_5", "qwen3_moe"),
                          [](const auto& family) { return family.param; });
+
+// Before what invokes an adapter, its requests go on from the model's own state, and leave such
+// state; from there on they share with requests that have the same one, and with nobody else.
+TEST(ActivatedAdapters, ShareTheStateBeforeTheyAreInvoked) {
+  constexpr int32_t kBefore = 70;
+  TestMachine machine;
+  auto checkpoint = OpenCheckpoint("tests/golden/qwen3");
+  ASSERT_TRUE(checkpoint.ok());
+  LoadOptions options;
+  options.context_tokens = 256;
+  const auto model = LoadModel(*checkpoint, machine.context(), options);
+  ASSERT_TRUE(model.ok());
+  ModelExecutor executor(**model, machine.context());
+  CacheOptions cache;
+  cache.context_tokens = 256;
+  cache.budget_bytes = size_t{8} << 20;
+  EngineFixture fixture(executor, cache);
+  const auto file = AdapterFile::Open("tests/adapters/qwen3__activated");
+  ASSERT_TRUE(file.ok());
+  const auto load = [&](double scale) {
+    return *Adapter::Load(*file, scale, *(*model)->adaptable(), machine.context());
+  };
+  const AdapterPtr one = load(1), other = load(0.5);
+  std::vector<TokenId> prompt;
+  for (int32_t i = 0; i < kBefore; ++i) prompt.push_back(20 + i);
+  const auto used = [&](const AdapterPtr& adapter, bool invokes) {
+    GenerateRequest request;
+    request.adapter = adapter;
+    request.prompt = prompt;
+    const auto& tokens = one->invocation();
+    if (invokes) request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
+    for (TokenId more = 100; more < 120; ++more) request.prompt.push_back(more);
+    request.max_tokens = 1;
+    const auto stream = fixture.Submit(std::move(request));
+    fixture.RunAll();
+    return stream->Poll().completion->report.used_tokens;
+  };
+  EXPECT_EQ(used(nullptr, false), 0);
+  EXPECT_EQ(used(one, true), kBefore);  // of the model
+  EXPECT_EQ(used(one, true), kBefore + 22);
+  EXPECT_EQ(used(other, true), kBefore);  // nothing of another adapter
+  EXPECT_EQ(used(nullptr, true), kBefore);
+  EXPECT_EQ(used(one, false), kBefore + 19);  // not invoked: the model itself
+}
 
 // Two names of one content are one adapter; other content under an old name is another.
 TEST(AdapterShelfTest, ContentDecidesWhatIsShared) {

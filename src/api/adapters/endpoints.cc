@@ -26,7 +26,7 @@ bool MayChange(Service* service, const ExchangePtr& exchange) {
     return false;
   }
   if (service->model().adapters != nullptr) return true;
-  Refuse(exchange, {501, "adapters are for models on one device; serve it without --devices"});
+  Refuse(exchange, {501, "this server takes no adapters"});
   return false;
 }
 

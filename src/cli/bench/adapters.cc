@@ -66,7 +66,8 @@ class AdapterFolders {
       }
     };
     for (const PlannedTensor& tensor : model.tensors) {
-      if (!IsAdaptable(tensor) || !tensor.hf.ends_with(".weight")) continue;
+      const bool linear = tensor.role == TensorRole::kLayer && tensor.slices == 1;
+      if (!linear || !IsAdaptable(tensor) || !tensor.hf.ends_with(".weight")) continue;
       const std::string module = "base_model.model." + tensor.hf.substr(0, tensor.hf.size() - 7);
       add(module + ".lora_A.weight", rank, tensor.cols, 1 / std::sqrt(float(tensor.cols)));
       add(module + ".lora_B.weight", tensor.rows, rank, 0.01f);
@@ -115,8 +116,8 @@ class Batch {
       if (!adapters.empty()) slices.back().adapter = adapters[size_t(s) % adapters.size()].get();
     }
     const int64_t begin = clock_.NowNs();
-    REPRISE_TRY(loaded_.model().Forward(loaded_.context(), {tokens, slices, rows},
-                                        state_.memory(), logits_.data()));
+    REPRISE_TRY(loaded_.model().Forward(loaded_.context(), {tokens, slices, rows}, state_.memory(),
+                                        logits_.data()));
     const double ms = double(clock_.NowNs() - begin) * 1e-6;
     for (int s = 0; s < options_.streams; ++s) state_.Advance(s, 1);
     return ms;
@@ -139,7 +140,7 @@ Status Run(const Options& options) {
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   AdapterFolders folders;
   REPRISE_TRY(folders.Make(*loaded->adaptable(), options.adapters, options.rank));
-  REPRISE_ASSIGN(const AdapterShelf::Reader read, MakeAdapterReader(loaded.get()));
+  const AdapterShelf::Reader read = MakeAdapterReader(loaded.get());
   const SteadyClock clock;
   std::vector<AdapterPtr> adapters;
   std::vector<double> loads;

@@ -191,11 +191,11 @@ std::string Session::Reuse::Describe() const {
 
 std::string Session::DescribeCache() {
   constexpr size_t kNodesMax = 32;
-  const NamespaceKey key{adapter_ ? adapter_->digest() : executor_.card().digest, ""};
+  const bool whole = adapter_ && adapter_->invocation().empty();
+  const NamespaceKey key{whole ? adapter_->digest() : executor_.card().digest, ""};
   std::promise<std::pair<CacheStats, std::vector<TreeNodeView>>> promise;
-  engine_->Post([&](StateCache& cache) {
-    promise.set_value({cache.stats(), cache.View(key, kNodesMax)});
-  });
+  engine_->Post(
+      [&](StateCache& cache) { promise.set_value({cache.stats(), cache.View(key, kNodesMax)}); });
   const auto [stats, nodes] = promise.get_future().get();
   std::string text;
   if (last_.turns > 0) {

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels/make_backend.h"
 #include "model/adapter/adapter.h"
@@ -38,16 +40,25 @@ Result<Lora> ParseLora(const std::string& text) {
 
 namespace {
 
-// What packs adapters beside a running model: on a GPU with memory and copies of its own there,
-// taken when the first adapter comes. One thread at a time packs or gives adapters back.
+// What packs adapters beside a running model, for each of its devices: on a GPU with memory and
+// copies of its own there, taken when the first adapter comes. One thread at a time packs or gives
+// adapters back.
 struct Packer {
+  struct Device {
+    std::string name;
+    std::unique_ptr<Backend> backend;
+  };
   std::mutex mutex;
-  std::string device;
-  std::unique_ptr<Backend> backend;
+  std::vector<Device> devices;
 
+  void Add(std::string_view name, Backend& backend) {
+    devices.push_back({std::string(name.substr(0, name.find(' '))), backend.WithThreads(1)});
+  }
   Status Open() {
-    if (backend != nullptr) return OkStatus();
-    REPRISE_ASSIGN(backend, MakeBackend({device, 1, 0}));
+    for (Device& device : devices) {
+      if (device.backend != nullptr) continue;
+      REPRISE_ASSIGN(device.backend, MakeBackend({device.name, 1, 0}));
+    }
     return OkStatus();
   }
 };
@@ -57,10 +68,17 @@ Result<AdapterPtr> ReadAdapter(const std::shared_ptr<Packer>& packer, const std:
   REPRISE_ASSIGN(const AdapterFile file, AdapterFile::Open(path));
   const std::lock_guard lock(packer->mutex);
   REPRISE_TRY(packer->Open());
-  Backend& backend = *packer->backend;
-  ScratchArena scratch(backend.memory());
-  auto adapter = Adapter::Load(file, scale, model, {&backend, &scratch});
-  backend.memory().Synchronize();  // what the model is asked for does not wait for these copies
+  std::vector<ScratchArena> scratch;
+  scratch.reserve(packer->devices.size());  // contexts refer to them
+  std::vector<OpContext> contexts;
+  for (const Packer::Device& device : packer->devices) {
+    scratch.emplace_back(device.backend->memory());
+    contexts.push_back({device.backend.get(), &scratch.back()});
+  }
+  auto adapter = Adapter::Load(file, scale, model, contexts);
+  for (const Packer::Device& device : packer->devices) {
+    device.backend->memory().Synchronize();  // what the model is asked for does not wait for copies
+  }
   if (!adapter.ok()) return adapter.status().Annotate(path);
   const Adapter* const read = adapter->get();
   return AdapterPtr(read, [packer, held = std::move(*adapter)](const Adapter*) mutable {
@@ -71,25 +89,22 @@ Result<AdapterPtr> ReadAdapter(const std::shared_ptr<Packer>& packer, const std:
 
 }  // namespace
 
-Result<AdapterShelf::Reader> MakeAdapterReader(LoadedModel* loaded) {
-  if (loaded->awake() && loaded->model().devices() != nullptr) {
-    return Unimplemented("adapters (--lora) are for models on one device; leave --devices out");
-  }
+AdapterShelf::Reader MakeAdapterReader(LoadedModel* loaded) {
   const auto packer = std::make_shared<Packer>();
-  packer->backend = loaded->backend().WithThreads(1);
-  const std::string name(loaded->backend().name());  // "cuda:0 NVIDIA H200"
-  packer->device = name.substr(0, name.find(' '));
-  return AdapterShelf::Reader(
-      [packer, model = loaded->adaptable()](const std::string& path, double scale) {
-        return ReadAdapter(packer, path, scale, *model);
-      });
+  Devices* const devices = loaded->devices();
+  for (int i = 0; devices != nullptr && i < devices->count(); ++i) {
+    packer->Add(devices->name(i), *devices->at(i).backend);
+  }
+  if (devices == nullptr) packer->Add(loaded->backend().name(), loaded->backend());
+  return [packer, model = loaded->adaptable()](const std::string& path, double scale) {
+    return ReadAdapter(packer, path, scale, *model);
+  };
 }
 
 Result<AdapterPtr> LoadLora(LoadedModel* loaded, const std::string& text) {
   if (text.empty()) return AdapterPtr();
   REPRISE_ASSIGN(const Lora lora, ParseLora(text));
-  REPRISE_ASSIGN(const AdapterShelf::Reader read, MakeAdapterReader(loaded));
-  return read(lora.path, lora.scale);
+  return MakeAdapterReader(loaded)(lora.path, lora.scale);
 }
 
 }  // namespace reprise::cli

@@ -18,8 +18,7 @@ struct Lora {
 Result<Lora> ParseLora(const std::string& text);
 
 // Reads adapters for the model, on threads of its own: the model may compute meanwhile, or sleep.
-// Fails where the device computes no adapters.
-Result<AdapterShelf::Reader> MakeAdapterReader(LoadedModel* loaded);
+AdapterShelf::Reader MakeAdapterReader(LoadedModel* loaded);
 
 // The adapter of an option; null: the option is empty.
 Result<AdapterPtr> LoadLora(LoadedModel* loaded, const std::string& text);

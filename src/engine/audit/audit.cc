@@ -14,6 +14,7 @@
 #include "engine/audit/cold_snapkv.h"
 #include "engine/audit/rehearsed_drafter.h"
 #include "engine/draft/model_drafter.h"
+#include "model/adapter/adapter.h"
 #include "sample/sampler.h"
 #include "state/spec.h"
 #include "state/virtual_tokens.h"
@@ -65,7 +66,8 @@ struct LiveRequest {
   int32_t prompt_tokens = 0;
   uint32_t space = 0;  // NamespaceKey::number
   std::shared_ptr<const Adapter> adapter;
-  SnapKv snapkv;  // as it was asked for
+  int32_t adapted_from = 0;  // the tokens before are of the model without it
+  SnapKv snapkv;             // as it was asked for
   SamplingParams sampling;
   bool watched = true;  // its logits are seen; else the device chooses, where it can
   std::shared_ptr<TokenStream> stream;
@@ -231,13 +233,26 @@ class AuditRun {
     return prompt;
   }
 
+  // Most prompts for an activated adapter invoke it, somewhere near their end.
+  static void Invoke(const ScheduledRequest& scheduled, LiveRequest* live) {
+    const std::vector<TokenId>& invocation = live->adapter->invocation();
+    Rng rng(scheduled.fresh_seed + 1);
+    if (!invocation.empty() && invocation.size() <= live->tokens.size() && rng.Below(5) > 0) {
+      const size_t room = live->tokens.size() - invocation.size();
+      const size_t at = room - rng.Below(std::min<size_t>(room, 24) + 1);
+      std::copy(invocation.begin(), invocation.end(),
+                live->tokens.begin() + static_cast<ptrdiff_t>(at));
+    }
+    const auto from = live->adapter->CountsFrom(live->tokens);
+    live->adapted_from = from.value_or(0);
+    if (!from) live->adapter = nullptr;
+  }
+
   void Submit(size_t index) {
     const ScheduledRequest& scheduled = schedule_.requests[index];
     LiveRequest& live = live_[index];
     live.tokens = PromptOf(scheduled);
     GenerateRequest request;
-    request.prompt = live.tokens;
-    if (pictures_ != nullptr) request.pictures = pictures_->FindIn(live.tokens);
     if (scheduled.boundary_gap > 0) {
       for (int32_t at = scheduled.boundary_gap; at < static_cast<int32_t>(live.tokens.size());
            at += scheduled.boundary_gap) {
@@ -262,6 +277,9 @@ class AuditRun {
     request.tenant_weight = 1 + scheduled.tenant;
     live.prompt_tokens = static_cast<int32_t>(live.tokens.size());
     if (adapters_.choose) request.adapter = live.adapter = adapters_.choose(index);
+    if (live.adapter) Invoke(scheduled, &live);
+    request.prompt = live.tokens;
+    if (pictures_ != nullptr) request.pictures = pictures_->FindIn(live.tokens);
     if (!scheduled.snapkv.off() && executor_.keeps() &&
         CheckSnapKv(executor_.card().state, scheduled.snapkv).ok()) {
       request.snapkv = live.snapkv = scheduled.snapkv;
@@ -327,12 +345,12 @@ class AuditRun {
     // What idle work computes is exact, and so is a prompt.
     const bool whole = live.snapkv.off() || schedule_.requests[index].idle;
     if (whole && live.adapter) {
-      adapters_.cold(*live.adapter, live.tokens, expected.get());
+      adapters_.cold(*live.adapter, live.adapted_from, live.tokens, expected.get());
     } else if (whole) {
       cold_(live.space, live.tokens, expected.get());
     } else {
       RunColdSnapKv(executor_, live.space, live.tokens, live.prompt_tokens, live.snapkv,
-                    expected.get(), live.adapter.get());
+                    expected.get(), live.adapter.get(), live.adapted_from);
     }
     if (!live.watched) CheckTokens(index, {expected.get(), live.tokens.size() * vocab});
     for (const SeenRow& seen : live.seen) {

@@ -51,10 +51,12 @@ using ColdLogits =
     std::function<void(uint32_t space, std::span<const TokenId> tokens, float* logits)>;
 
 // What some requests of a schedule have: which adapter the request of that number has (null: none),
-// asked when it comes, and a cold run with it.
+// asked when it comes, and a cold run with it, which counts from a position on.
 struct AuditAdapters {
   std::function<std::shared_ptr<const Adapter>(size_t request)> choose;
-  std::function<void(const Adapter& adapter, std::span<const TokenId> tokens, float* logits)> cold;
+  std::function<void(const Adapter& adapter, int32_t adapted_from, std::span<const TokenId> tokens,
+                     float* logits)>
+      cold;
 };
 
 // Test hooks: what a broken engine would do. Called before each step.

@@ -15,11 +15,12 @@ namespace {
 // One sequence, in as few steps as can be.
 class ColdRun {
  public:
-  ColdRun(Executor& executor, uint32_t space, const Adapter* adapter,
+  ColdRun(Executor& executor, uint32_t space, const Adapter* adapter, int32_t adapted_from,
           std::span<const TokenId> tokens, float* logits)
       : executor_(executor),
         space_(space),
         adapter_(adapter),
+        adapted_from_(adapted_from),
         tokens_(tokens),
         logits_(logits),
         lists_(StateLayout(executor.card().state).list_count()),
@@ -34,6 +35,7 @@ class ColdRun {
     SequenceSlice slice = state_.Next(0, 0, rows);
     slice.space = space_;
     slice.adapter = adapter_;
+    slice.adapted_from = uint32_t(std::max(0, adapted_from_ - past.logical));
     std::vector<uint32_t> all(rows);
     std::iota(all.begin(), all.end(), 0u);
     uint8_t finite = 0;
@@ -78,6 +80,7 @@ class ColdRun {
   Executor& executor_;
   const uint32_t space_;
   const Adapter* const adapter_;
+  const int32_t adapted_from_;
   const std::span<const TokenId> tokens_;
   float* const logits_;
   const size_t lists_;
@@ -89,8 +92,8 @@ class ColdRun {
 
 void RunColdSnapKv(Executor& executor, uint32_t space, std::span<const TokenId> tokens,
                    int32_t prompt_tokens, const SnapKv& options, float* logits,
-                   const Adapter* adapter) {
-  ColdRun run(executor, space, adapter, tokens, logits);
+                   const Adapter* adapter, int32_t adapted_from) {
+  ColdRun run(executor, space, adapter, adapted_from, tokens, logits);
   const auto end = static_cast<int32_t>(tokens.size());
   const int32_t kept = KeptTokens(executor.card().state, options, prompt_tokens);
   if (kept < prompt_tokens) {

@@ -67,6 +67,10 @@ class CpuBackend final : public Backend {
   void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
+  void AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums) override;
+  bool adapts_experts() const override { return true; }
+  void AddExpertLowRank(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                        ExpertInput input, std::span<const ExpertLowRankSum> sums) override;
   bool holds(DType kv) const override { return IsKvType(kv); }
   bool sees() const override { return true; }
   void GeluErf(const ConstRows& x, const Rows& y) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/packed_matrix.h"
@@ -313,7 +314,165 @@ void RunExperts(ThreadPool& pool, const KernelTable& table, ScratchArena& scratc
   ProjectJob(pool, table, scratch, groups.first(used)).Run(nullptr);
 }
 
+// What an adapter adds to some rows of a product: out += up (scale * (down x)), with the weights of
+// one matrix of each stack.
+struct LowRankPart {
+  ConstRows x;
+  PackedSlice down;
+  PackedSlice up;
+  float scale = 1;
+  Rows out;
+};
+
+// Rows that a thread takes at a time.
+constexpr int64_t kPartRows = 32;
+
+// All of a part's rows from `begin` to `end`, by one thread: no other waits for what is between.
+void AddPart(const KernelTable& table, const LowRankPart& part, int64_t begin, int64_t end,
+             float* between, float* added) {
+  const auto run = [&](const PackedSlice& weight, const float* x, int64_t stride, int tokens,
+                       float* y, int64_t y_stride) {
+    const MatrixKernel& kernel = *weight.kernel;
+    const bool many = kernel.run_many != nullptr && tokens >= kernel.many;
+    const QuantisedRows none = {};
+    for (int64_t group = 0; group < weight.group_count; ++group) {
+      const int64_t row = group * kernel.group_rows;
+      const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows - row));
+      (many ? kernel.run_many : kernel.run)(weight.group(group), rows, weight.cols, x, stride,
+                                            &none, tokens, y + row, y_stride);
+    }
+  };
+  const int tokens = static_cast<int>(end - begin);
+  const int64_t rank = part.down.rows;
+  run(part.down, RowOf(part.x, begin), part.x.stride, tokens, between, rank);
+  if (part.scale != 1) {
+    for (int64_t i = 0; i < tokens * rank; ++i) between[i] *= part.scale;
+  }
+  const int64_t cols = part.up.rows;
+  run(part.up, between, rank, tokens, added, cols);
+  for (int t = 0; t < tokens; ++t) {
+    float* out = RowOf(part.out, begin + t);
+    table.add(out, added + t * cols, cols, out);
+  }
+}
+
+// Parts, a thread each, where there are many of them; else all threads share each product.
+void AddParts(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
+              std::span<const LowRankPart> parts) {
+  const auto is_float = [](const PackedSlice& weight) {
+    return weight.kernel->activations == ActivationFormat::kF32;
+  };
+  struct Task {
+    const LowRankPart* part;
+    int64_t begin, end;
+  };
+  size_t count = 0;
+  int64_t rank = 0, cols = 0, rows = 0;
+  bool floats = true;
+  for (const LowRankPart& part : parts) {
+    count += size_t((part.x.rows + kPartRows - 1) / kPartRows);
+    rank = std::max(rank, part.down.rows);
+    cols = std::max(cols, part.up.rows);
+    rows = std::max(rows, std::min(part.x.rows, kPartRows));
+    floats = floats && is_float(part.down) && is_float(part.up);
+  }
+  const int threads = pool.size();
+  if (floats && count >= size_t{4} * size_t(threads)) {
+    const std::span<Task> tasks = MakeSpan<Task>(scratch, count);
+    size_t at = 0;
+    for (const LowRankPart& part : parts) {
+      for (int64_t row = 0; row < part.x.rows; row += kPartRows) {
+        tasks[at++] = {&part, row, std::min(row + kPartRows, part.x.rows)};
+      }
+    }
+    const int64_t each = (rows * (rank + cols) + 15) / 16 * 16;
+    float* const memory = Raw(scratch.Floats(size_t(each * threads)));
+    std::atomic<size_t> next{0};
+    pool.Run([&](int thread) {
+      float* const between = memory + thread * each;
+      for (size_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
+           i = next.fetch_add(1, std::memory_order_relaxed)) {
+        AddPart(table, *tasks[i].part, tasks[i].begin, tasks[i].end, between,
+                between + rows * rank);
+      }
+    });
+    return;
+  }
+  const std::span<Product> down = MakeSpan<Product>(scratch, parts.size());
+  const std::span<Product> up = MakeSpan<Product>(scratch, parts.size());
+  const std::span<ProductGroup> first = MakeSpan<ProductGroup>(scratch, parts.size());
+  const std::span<ProductGroup> second = MakeSpan<ProductGroup>(scratch, parts.size());
+  const auto make = [&](int64_t part_rows, int64_t part_cols) {
+    return Rows{scratch.Floats(size_t(part_rows * part_cols)), part_rows, part_cols, part_cols};
+  };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const LowRankPart& part = parts[i];
+    down[i] = {part.down, make(part.x.rows, part.down.rows)};
+    up[i] = {part.up, make(part.x.rows, part.up.rows)};
+    first[i] = {part.x, down.subspan(i, 1)};
+    second[i] = {down[i].out, up.subspan(i, 1)};
+  }
+  ProjectJob(pool, table, scratch, first).Run();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].scale == 1) continue;
+    float* const values = RowOf(down[i].out, 0);
+    for (int64_t k = 0; k < down[i].out.rows * down[i].out.cols; ++k) values[k] *= parts[i].scale;
+  }
+  ProjectJob(pool, table, scratch, second).Run();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Rows& out = parts[i].out;
+    ForRows(pool, out.rows, out.cols, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        table.add(RowOf(out, t), RowOf(up[i].out, t), out.cols, RowOf(out, t));
+      }
+    });
+  }
+}
+
 }  // namespace
+
+void CpuBackend::AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums) {
+  const ScratchScope scope(scratch);
+  const std::span<LowRankPart> parts = MakeSpan<LowRankPart>(scratch, sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const LowRank& product = *sums[i].product;
+    parts[i] = {sums[i].x, CpuMatrixOf(product.down).slice(0), CpuMatrixOf(product.up).slice(0),
+                product.scale, sums[i].out};
+  }
+  AddParts(*pool_, *table_, scratch, parts);
+}
+
+void CpuBackend::AddExpertLowRank(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                                  ExpertInput input, std::span<const ExpertLowRankSum> sums) {
+  const ScratchScope scope(scratch);
+  ConstRows slots = x;
+  if (input == ExpertInput::kRows && x.rows == 1) {
+    slots = ConstRows(x.data, plan.slots, x.cols, 0);
+  } else if (input == ExpertInput::kRows) {
+    const Rows gathered = {scratch.Floats(size_t(plan.slots * x.cols)), plan.slots, x.cols, x.cols};
+    GatherRows(x, plan.row, gathered);
+    slots = gathered;
+  }
+  const int32_t* const first = Raw(plan.begin);
+  const int32_t* const row = Raw(plan.row);
+  std::vector<LowRankPart> parts;
+  for (const ExpertLowRankSum& sum : sums) {
+    const LowRank& product = *sum.product;
+    for (int64_t e = 0; e < product.down.count(); ++e) {
+      const int32_t* const end = row + first[e + 1];
+      const int32_t* const low = std::lower_bound(row + first[e], end, sum.row_begin);
+      const int64_t count = std::lower_bound(low, end, sum.row_begin + sum.row_count) - low;
+      if (count == 0) continue;
+      const int64_t at = low - row;
+      parts.push_back({{slots.data + at * slots.stride, count, slots.cols, slots.stride},
+                       CpuMatrixOf(product.down).slice(e),
+                       CpuMatrixOf(product.up).slice(e),
+                       product.scale,
+                       {sum.out.data + at * sum.out.stride, count, sum.out.cols, sum.out.stride}});
+    }
+  }
+  if (!parts.empty()) AddParts(*pool_, *table_, scratch, parts);
+}
 
 void CpuBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
   const ScratchScope scope(scratch);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/expert_ops.h"
 
+#include <vector>
+
 #include "base/check.h"
+#include "kernels/backend.h"
 #include "kernels/front/op_scope.h"
+#include "kernels/low_rank_ops.h"
 
 namespace reprise {
 
@@ -43,8 +47,40 @@ void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const Cons
     CHECK(projection.out.rows == plan.slots);
   }
   if (plan.slots == 0) return;
-  const OpScope scope(context, "project experts");
-  if (scope.runs()) context.backend->ProjectExperts(*context.scratch, plan, x, input, projections);
+  {
+    const OpScope scope(context, "project experts");
+    if (scope.runs()) {
+      context.backend->ProjectExperts(*context.scratch, plan, x, input, projections);
+    }
+  }
+  if (context.adapters == nullptr) return;
+  std::vector<ExpertLowRankSum> sums;
+  for (const ExpertProjection& projection : projections) {
+    const auto weight = context.adapters->weights->find(projection.weights);
+    if (weight == context.adapters->weights->end()) continue;
+    for (const AdaptedRows& rows : context.adapters->rows) {
+      const LowRank& product = rows.products[weight->second];
+      if (product.empty()) continue;
+      sums.push_back({&product, rows.row_begin, rows.row_count, projection.out});
+    }
+  }
+  AddExpertLowRank(context, plan, x, input, sums);
+}
+
+void AddExpertLowRank(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
+                      ExpertInput input, std::span<const ExpertLowRankSum> sums) {
+  CHECK(input == ExpertInput::kRows || x.rows == plan.slots);
+  for (const ExpertLowRankSum& sum : sums) {
+    const LowRank& product = *sum.product;
+    CHECK(product.down.count() == product.up.count() && product.down.count() <= plan.experts);
+    CHECK(product.down.cols() == x.cols && product.up.rows() == sum.out.cols);
+    CHECK(product.down.rows() == product.up.cols() && sum.out.rows == plan.slots);
+    CHECK(sum.row_begin >= 0 && sum.row_count > 0);
+  }
+  if (sums.empty() || plan.slots == 0) return;
+  const OpScope scope(context, "add low rank of experts");
+  if (!scope.runs()) return;
+  context.backend->AddExpertLowRank(*context.scratch, plan, x, input, sums);
 }
 
 void AddExpertBias(const OpContext& context, const ExpertPlan& plan, ConstFloats bias,

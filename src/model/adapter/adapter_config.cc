@@ -42,6 +42,7 @@ constexpr std::string_view kKnown[] = {
     "revision",
     "runtime_config",
     "target_modules",
+    "target_parameters",
     "task_type",
     "use_rslora",
 };
@@ -87,8 +88,7 @@ Status CheckMembers(const JsonValue& root) {
       return Unimplemented("DoRA adapters ('use_dora') are not supported");
     }
     if (key == "init_lora_weights" && value.is_string() &&
-        std::find(std::begin(kStarts), std::end(kStarts), value.as_string()) ==
-            std::end(kStarts)) {
+        std::find(std::begin(kStarts), std::end(kStarts), value.as_string()) == std::end(kStarts)) {
       return Unimplemented("the adapter belongs to a changed base ('init_lora_weights' is " +
                            Quoted(value.as_string()) + "); convert it to a plain LoRA");
     }
@@ -142,8 +142,8 @@ Result<double> AdapterConfig::Find(const std::vector<Pattern>& patterns, std::st
     spans.clear();
     REPRISE_TRY(pattern.regex->FindAll(module, scratch.get(), &spans)
                     .Annotate("pattern " + Quoted(pattern.text)));
-    const bool matches = std::any_of(spans.begin(), spans.end(),
-                                     [](const Regex::Span& span) { return span.match; });
+    const bool matches =
+        std::any_of(spans.begin(), spans.end(), [](const Regex::Span& span) { return span.match; });
     if (matches) return pattern.value;
   }
   return otherwise;
@@ -178,6 +178,8 @@ Result<AdapterConfig> AdapterConfig::Parse(std::string_view json) {
                              std::to_string(pattern.value) + ", which is no rank");
     }
   }
+  const JsonValue* tied = root.Find("ensure_weight_tying");
+  config.ties_weights_ = tied != nullptr && !IsNothing(*tied);
   const JsonValue* invocation = root.Find("alora_invocation_tokens");
   if (invocation != nullptr && !IsNothing(*invocation)) {
     if (!invocation->is_array() || invocation->items().size() > kInvocationMax) {
@@ -191,6 +193,11 @@ Result<AdapterConfig> AdapterConfig::Parse(std::string_view json) {
     }
   }
   return config;
+}
+
+bool AdapterConfig::MayStack(std::string_view module, int64_t rank) const {
+  const auto wanted = Find(ranks_, module, rank_);
+  return wanted.ok() && double(rank) > *wanted && std::fmod(double(rank), *wanted) == 0;
 }
 
 Result<double> AdapterConfig::ScaleOf(std::string_view module, int64_t rank) const {

@@ -29,6 +29,11 @@ class AdapterConfig {
   // the rank that its tensors have. Fails if that is another rank than the configuration gives it.
   Result<double> ScaleOf(std::string_view module, int64_t rank) const;
 
+  // Whether tensors of that rank may hold several of the module's, one for each expert.
+  bool MayStack(std::string_view module, int64_t rank) const;
+  // Whether what was trained of an embedding belongs to a head that is the same table, too.
+  bool ties_weights() const { return ties_weights_; }
+
   // Tokens from whose last occurrence on the adapter counts (aLoRA); empty: everywhere.
   const std::vector<TokenId>& invocation() const { return invocation_; }
 
@@ -45,6 +50,7 @@ class AdapterConfig {
 
   double rank_ = 0;
   double alpha_ = 0;
+  bool ties_weights_ = false;
   bool stabilised_ = false;  // alpha / sqrt(r) instead of alpha / r
   std::vector<Pattern> ranks_;
   std::vector<Pattern> alphas_;

@@ -18,12 +18,12 @@ namespace {
 constexpr size_t kProductsMax = 20000;
 
 bool IsDirectory(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 bool Exists(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   return ::stat(path.c_str(), &st) == 0;
 }
 
@@ -31,6 +31,7 @@ bool Exists(const std::string& path) {
 struct Pair {
   const StoredTensor* down = nullptr;
   const StoredTensor* up = nullptr;
+  bool embedding = false;
 };
 using Pairs = std::map<std::string, Pair>;
 
@@ -47,22 +48,37 @@ Result<StoredLowRank> Join(const std::string& weight, const Pair& pair) {
   if (pair.down == nullptr || pair.up == nullptr) {
     return InvalidArgument("the adapter has only one of the two tensors of " + Quoted(weight));
   }
+  const Shape& down = pair.down->shape;
+  const Shape& up = pair.up->shape;
   for (const StoredTensor* tensor : {pair.down, pair.up}) {
-    if (tensor->shape.rank() != 2) {
+    if (tensor->shape.rank() != down.rank() || down.rank() < 2 || down.rank() > 3) {
       return Unimplemented("tensor " + Quoted(tensor->name) +
-                           " of the adapter is no matrix: experts and convolutions in one tensor "
-                           "are not supported");
+                           " of the adapter is no matrix: convolutions are not supported");
     }
     if (tensor->dtype == DType::kI32) {
       return InvalidArgument("tensor " + Quoted(tensor->name) + " holds integers, not weights");
     }
+    if (tensor->shape.elements() == 0) {
+      return InvalidArgument("tensor " + Quoted(tensor->name) + " of the adapter is empty");
+    }
   }
-  const int64_t rank = pair.down->shape[0];
-  if (rank != pair.up->shape[1] || rank < 1 || rank > AdapterConfig::kRankMax) {
+  StoredLowRank product{weight, *pair.down, *pair.up};
+  product.embedding = pair.embedding;
+  const int64_t rank = up.cols();
+  const bool whole = down.rank() == 3;  // of all experts, one after another
+  const bool turned = pair.embedding && down[1] == rank && down[0] != rank;
+  const int64_t other = whole || turned ? down[1] : down[0];
+  if (rank != other || rank < 1 || (whole && down[0] != up[0])) {
     return InvalidArgument("the tensors of " + Quoted(weight) + " have ranks " +
-                           std::to_string(rank) + " and " + std::to_string(pair.up->shape[1]));
+                           std::to_string(other) + " and " + std::to_string(rank));
   }
-  return StoredLowRank{weight, *pair.down, *pair.up, 1};
+  return product;
+}
+
+std::string WithoutPrefix(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  return std::string(name);
 }
 
 // "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight" -> the module, and which of the two.
@@ -70,32 +86,44 @@ Result<StoredLowRank> Join(const std::string& weight, const Pair& pair) {
 struct PeftName {
   std::string module;
   bool up = false;
+  bool embedding = false;
 };
 std::optional<PeftName> ReadPeftName(std::string_view name) {
-  constexpr std::string_view kPrefix = "base_model.model.";
-  for (const bool up : {false, true}) {
-    const std::string_view mark = up ? ".lora_B." : ".lora_A.";
-    const size_t at = name.rfind(mark);
+  constexpr std::string_view kMarks[] = {".lora_A", ".lora_B", ".lora_embedding_A",
+                                         ".lora_embedding_B"};
+  for (size_t i = 0; i < std::size(kMarks); ++i) {
+    const size_t at = name.rfind(kMarks[i]);
     if (at == std::string_view::npos) continue;
-    const std::string_view behind = name.substr(at + mark.size());
-    const bool plain = behind == "weight";
-    const bool named =
-        behind.size() > 7 && behind.ends_with(".weight") && behind.find('.') == behind.size() - 7;
-    if (!plain && !named) return std::nullopt;
-    std::string_view module = name.substr(0, at);
-    if (module.starts_with(kPrefix)) module.remove_prefix(kPrefix.size());
+    const bool embedding = i >= 2;
+    std::string_view behind = name.substr(at + kMarks[i].size());
+    if (!behind.empty() && behind.front() != '.') return std::nullopt;
+    if (!embedding) {
+      if (!behind.ends_with(".weight")) return std::nullopt;
+      behind.remove_suffix(7);
+    }
+    if (behind.find('.', 1) != std::string_view::npos) return std::nullopt;
+    std::string module = WithoutPrefix(name.substr(0, at));
     if (module.empty()) return std::nullopt;
-    return PeftName{std::string(module), up};
+    return PeftName{std::move(module), i % 2 == 1, embedding};
   }
   return std::nullopt;
 }
 
+// PEFT wraps a module once for each of its parameters.
+std::string WithoutWraps(std::string module) {
+  constexpr std::string_view kWrap = ".base_layer";
+  for (size_t at = module.find(kWrap); at != std::string::npos; at = module.find(kWrap)) {
+    module.erase(at, kWrap.size());
+  }
+  return module;
+}
+
+// A weight of the base that has an adapter.
+bool IsCopy(std::string_view name) { return name.ends_with(".base_layer.weight"); }
+
 Status RefusePeft(std::string_view name) {
   std::string why = "which is no part of a plain LoRA of linear layers";
   if (name.find("lora_magnitude_vector") != std::string_view::npos) why = "which belongs to DoRA";
-  if (name.find("lora_embedding_") != std::string_view::npos) {
-    why = "but adapters of embeddings are not supported";
-  }
   if (name.ends_with(".bias")) why = "but trained biases are not supported";
   return Unimplemented("the adapter has tensor " + Quoted(name) + ", " + why);
 }
@@ -115,8 +143,8 @@ AdapterFile::~AdapterFile() = default;
 
 Status AdapterFile::AddPeft(std::string_view text, std::span<const std::byte> bytes) {
   format_ = AdapterFormat::kPeft;
-  REPRISE_ASSIGN(const AdapterConfig config, AdapterConfig::Parse(text));
-  invocation_ = config.invocation();
+  REPRISE_ASSIGN(config_, AdapterConfig::Parse(text));
+  invocation_ = config_.invocation();
   auto parsed = SafetensorsFile::Parse(bytes);
   if (!parsed.ok()) return parsed.status().Annotate("adapter_model.safetensors");
   files_->safetensors.emplace(std::move(*parsed));
@@ -128,12 +156,35 @@ Status AdapterFile::AddPeft(std::string_view text, std::span<const std::byte> by
   Pairs pairs;
   for (const StoredTensor& tensor : file.tensors()) {
     const std::optional<PeftName> name = ReadPeftName(tensor.name);
+    if (!name && IsCopy(tensor.name)) {
+      copies_.push_back({WithoutWraps(WithoutPrefix(tensor.name)), tensor.shape});
+      continue;
+    }
     if (!name) return RefusePeft(tensor.name);
     REPRISE_TRY(AddTo(&pairs, name->module, tensor, name->up));
+    pairs[name->module].embedding = name->embedding;
   }
-  for (const auto& [module, pair] : pairs) {
+  for (const Copy& copy : copies_) {
+    const std::string module = copy.weight.substr(0, copy.weight.rfind('.'));
+    if (!pairs.contains(module)) return RefusePeft(copy.weight);
+  }
+  for (const auto& [wrapped, pair] : pairs) {
+    const std::string module = WithoutWraps(wrapped);
     REPRISE_ASSIGN(StoredLowRank product, Join(module, pair));
-    REPRISE_ASSIGN(product.scale, config.ScaleOf(module, product.down.shape[0]));
+    if (product.down.shape.rank() != 2) {
+      return Unimplemented("tensor " + Quoted(product.down.name) + " of the adapter is no matrix");
+    }
+    if (product.embedding && config_.ties_weights()) {
+      return Unimplemented(
+          "adapters of embeddings that are the head, too ('ensure_weight_tying') are not "
+          "supported");
+    }
+    const int64_t rank = product.up.shape[1];
+    const auto scale = config_.ScaleOf(module, rank);
+    // What the configuration gives may be the rank of each of many.
+    product.stacked = !scale.ok() && config_.MayStack(module, rank);
+    if (!scale.ok() && !product.stacked) return scale.status();
+    if (scale.ok()) product.scale = *scale;
     product.weight += ".weight";
     products_.push_back(std::move(product));
   }
@@ -187,16 +238,28 @@ Status AdapterFile::AddGguf(std::span<const std::byte> bytes) {
       return Unimplemented("the adapter has tensor " + Quoted(tensor.name) +
                            ", which is no part of a plain LoRA");
     }
-    REPRISE_TRY(
-        AddTo(&pairs, std::string(tensor.name.substr(0, tensor.name.size() - 7)), tensor, up));
+    const std::string weight(tensor.name.substr(0, tensor.name.size() - 7));
+    REPRISE_TRY(AddTo(&pairs, weight, tensor, up));
+    pairs[weight].embedding = weight == "token_embd.weight";
   }
   for (const auto& [weight, pair] : pairs) {
     REPRISE_ASSIGN(StoredLowRank product, Join(weight, pair));
+    if (product.up.shape.cols() > AdapterConfig::kRankMax) {
+      return InvalidArgument("the tensors of " + Quoted(weight) + " have rank " +
+                             std::to_string(product.up.shape.cols()));
+    }
     // As llama.cpp: no alpha is a scale of one.
-    if (*number != 0) product.scale = *number / double(product.down.shape[0]);
+    if (*number != 0) product.scale = *number / double(product.up.shape.cols());
     products_.push_back(std::move(product));
   }
   return OkStatus();
+}
+
+Result<double> AdapterFile::ScaleOf(const std::string& weight, int64_t rank) const {
+  constexpr std::string_view kWeight = ".weight";
+  std::string_view name = weight;
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  return config_.ScaleOf(name, rank);
 }
 
 Result<AdapterFile> AdapterFile::ParsePeft(std::string_view config,

@@ -23,6 +23,10 @@ struct StoredLowRank {
   StoredTensor down;
   StoredTensor up;
   double scale = 1;
+  // More than one product: experts in one pair of tensors, which only the model can tell apart
+  // (expert_products.h); its scale is that of AdapterFile::ScaleOf.
+  bool stacked = false;
+  bool embedding = false;  // of a table: down is [rank, rows], or in GGUF [rows, rank]
 };
 
 // A LoRA adapter on disk: a PEFT folder (adapter_config.json, adapter_model.safetensors) or a GGUF
@@ -46,6 +50,15 @@ class AdapterFile {
   // general.architecture of GGUF; empty: the file does not say.
   const std::string& architecture() const { return architecture_; }
   const std::vector<StoredLowRank>& products() const { return products_; }  // by name
+  // Tables of the base that lie beside adapters of them, as PEFT has it: the model has them itself.
+  struct Copy {
+    std::string weight;
+    Shape shape;
+  };
+  const std::vector<Copy>& copies() const { return copies_; }
+  // Of a product whose tensors hold several, by the name of what it changes and the rank of each.
+  // Fails if the file gives it another rank.
+  Result<double> ScaleOf(const std::string& weight, int64_t rank) const;
   // Tokens from whose last occurrence on the adapter counts (aLoRA); empty: everywhere.
   const std::vector<TokenId>& invocation() const { return invocation_; }
 
@@ -59,7 +72,9 @@ class AdapterFile {
   AdapterFormat format_ = AdapterFormat::kPeft;
   std::string architecture_;
   std::vector<StoredLowRank> products_;
+  std::vector<Copy> copies_;
   std::vector<TokenId> invocation_;
+  AdapterConfig config_;  // of a folder
 };
 
 }  // namespace reprise

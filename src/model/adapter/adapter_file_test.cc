@@ -88,7 +88,6 @@ TEST(AdapterFileTest, WhatIsNotComputedIsRefusedByName) {
   names(Refusal(R"({"peft_type":"IA3","r":4,"lora_alpha":8})"), "IA3");
   names(Refusal(R"({"r":4,"lora_alpha":8})"), "peft_type");
   names(Refusal(Config(R"("modules_to_save":["lm_head"])")), "modules_to_save");
-  names(Refusal(Config(R"("target_parameters":["experts"])")), "target_parameters");
   names(Refusal(Config(R"("trainable_token_indices":[1])")), "trainable_token_indices");
   names(Refusal(Config(R"("layer_replication":[[0,1]])")), "layer_replication");
   names(Refusal(Config(R"("fan_in_fan_out":true)")), "fan_in_fan_out");
@@ -105,8 +104,7 @@ TEST(AdapterFileTest, WhatIsNotComputedIsRefusedByName) {
   };
   names(Refusal(Config(""), with({kModule + ".lora_magnitude_vector", 1, 32})), "DoRA");
   names(Refusal(Config(""), with({kModule + ".lora_B.bias", 1, 32})), "bias");
-  names(Refusal(Config(""), with({"base_model.model.embed.lora_embedding_A", 4, 32})),
-        "embeddings");
+  names(Refusal(Config(""), with({"base_model.model.embed.lora_embedding_A", 4, 32})), "only one");
   names(Refusal(Config(""), with({"base_model.model.lm_head.weight", 4, 32})), "lm_head");
   names(Refusal(Config(""), {Plain()[0]}), "only one");
   names(Refusal(Config(""), {Plain()[0], {kModule + ".lora_B.weight", 32, 3}}), "ranks");

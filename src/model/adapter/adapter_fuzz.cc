@@ -24,6 +24,15 @@ AdaptableModel SmallModel() {
   plan.AddMatrix(plan.Layer(0, "mlp.up_proj.weight", "ffn_up.weight"), 32, 16, &none);
   plan.AddMatrix(plan.Layer(0, "self_attn.q_proj.weight", "attn_q.weight"), 32, 16, &none)
       .head_rows = {HeadOrder::kRotary, false, 0, 2, 0, 16};
+  plan.AddMatrix(plan.Global("embed_tokens.weight", "token_embd.weight"), 24, 16, &none).role =
+      TensorRole::kEmbeddingAndHead;
+  PlannedTensor& experts = plan.AddStack(
+      plan.Layer(0, "mlp.experts.{}.up_proj.weight", "ffn_up_exps.weight"), 2, 8, 16, &none);
+  experts.routed = true;
+  experts.fused = {plan.Layer(0, "mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight").hf,
+                   "ffn_gate_up_exps.weight",
+                   2 * 16,
+                   {{2, 8, 8, 16}}};
   AdaptableModel model;
   model.tensors = plan.tensors();
   model.architectures = {"llama"};
@@ -39,8 +48,7 @@ void Take(const Result<AdapterFile>& file) {
   static ScratchArena scratch;
   if (!file.ok()) return CHECK(!file.status().message().empty());
   for (const StoredLowRank& product : file->products()) {
-    CHECK(product.down.shape.rank() == 2 && product.up.shape.rank() == 2);
-    CHECK(product.down.shape[0] == product.up.shape[1]);
+    CHECK(product.down.shape.rank() == product.up.shape.rank());
   }
   const auto adapter = Adapter::Load(*file, 1, model, {&backend, &scratch});
   if (!adapter.ok()) return CHECK(!adapter.status().message().empty());

@@ -39,7 +39,8 @@ Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMe
       placement_(placement),
       home_(*this),
       batch_(batch),
-      memory_(memory) {
+      memory_(memory),
+      logit_context_(all.front()) {
   CHECK(!batch.tokens.empty());
   positions_.reserve(batch.tokens.size());
   row_sequences_.reserve(batch.tokens.size());
@@ -58,6 +59,13 @@ Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMe
   PlaceRows(batch.places, &positions_);
   layout_.host = {batch.tokens, positions_, row_sequences_, sequences_,
                   blocks_,      taps_,      logit_rows_};
+  adapters_ = {&weights, adapted_, layout_.rows()};
+  if (adapted()) {
+    FindAdaptedLogits();
+    logit_adapters_ = {&weights, adapted_logits_, int64_t(logit_rows_.size())};
+    context_.adapters = &adapters_;
+    logit_context_.adapters = &logit_adapters_;
+  }
   // Home begins last: a thread works with the GPU that it called last.
   others_.resize(all.size());
   for (const std::vector<int>* devices : {&placement.layers, &placement.experts}) {
@@ -68,8 +76,6 @@ Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMe
   }
   SetMemory(Placement::kHome);
   layout_.choices = batch.choices;
-  adapters_ = {&weights, adapted_, layout_.rows()};
-  if (adapted()) context_.adapters = &adapters_;
   BeginStep(context_, &layout_);
 }
 
@@ -83,8 +89,10 @@ Step::Step(const Step& home, int device)
       placement_(home.placement_),
       home_(home),
       batch_(home.batch_),
-      memory_(home.memory_) {
+      memory_(home.memory_),
+      logit_context_(context_) {
   layout_.host = home.layout_.host;
+  context_.adapters = home.context_.adapters;
   SetMemory(device);
   BeginStep(context_, &layout_);
 }
@@ -115,13 +123,30 @@ void Step::JoinSpoilt() const {
 
 // Neighbours with one adapter are multiplied together.
 void Step::AddAdapter(const SequenceSlice& sequence) {
-  if (sequence.adapter == nullptr) return;
+  if (sequence.adapter == nullptr || sequence.adapted_from >= sequence.row_count) return;
   const std::span<const LowRank> products = sequence.adapter->products();
+  const int64_t begin = int64_t{sequence.row_begin} + sequence.adapted_from;
+  const int64_t count = int64_t{sequence.row_count} - sequence.adapted_from;
   if (!adapted_.empty() && adapted_.back().products.data() == products.data() &&
-      adapted_.back().row_begin + adapted_.back().row_count == int64_t(sequence.row_begin)) {
-    adapted_.back().row_count += int64_t(sequence.row_count);
+      adapted_.back().row_begin + adapted_.back().row_count == begin) {
+    adapted_.back().row_count += count;
   } else {
-    adapted_.push_back({int64_t(sequence.row_begin), int64_t(sequence.row_count), products});
+    adapted_.push_back({begin, count, products});
+  }
+  const LowRank& embedding = sequence.adapter->embedding();
+  if (!embedding.empty()) embedded_.push_back({begin, count, &embedding});
+}
+
+// The rows whose logits are wanted, of those with adapters.
+void Step::FindAdaptedLogits() {
+  for (const AdaptedRows& rows : adapted_) {
+    const auto place = [&](int64_t row) {
+      return std::lower_bound(logit_rows_.begin(), logit_rows_.end(), int32_t(row)) -
+             logit_rows_.begin();
+    };
+    const int64_t begin = place(rows.row_begin);
+    const int64_t end = place(rows.row_begin + rows.row_count);
+    if (begin < end) adapted_logits_.push_back({begin, end - begin, rows.products});
   }
 }
 

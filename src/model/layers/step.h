@@ -29,7 +29,7 @@ struct StepResults {
 class Step {
  public:
   // all: the contexts of the devices, home first; they outlive this. `weights`: those of the model
-  // that adapters may change; they are for models on one device.
+  // that adapters may change.
   Step(std::span<const OpContext> all, const BatchView& batch, const StateMemory& memory,
        const Placement& placement, const WeightIndex& weights);
   // On one device.
@@ -53,11 +53,20 @@ class Step {
   void JoinSpoilt() const;
 
   const OpContext& context() const { return context_; }
+  // For ops on the rows whose logits are wanted.
+  const OpContext& logit_context() const { return logit_context_; }
   const BatchView& batch() const { return batch_; }
   const StepLayout& layout() const { return layout_; }
   int64_t rows() const { return layout_.rows(); }
   // Whether rows of it have adapters.
-  bool adapted() const { return !adapters_.rows.empty(); }
+  bool adapted() const { return !home_.adapted_.empty(); }
+  // Rows to whose embeddings an adapter adds.
+  struct EmbeddedRows {
+    int64_t row_begin = 0;
+    int64_t row_count = 0;
+    const LowRank* product = nullptr;  // down: [vocabulary, rank], a row for each token
+  };
+  std::span<const EmbeddedRows> embedded() const { return embedded_; }
 
   // AttentionParams::ends where rows of a picture see all of it; empty: the step has no pictures.
   std::span<const int32_t> picture_ends() const { return home_.picture_ends_; }
@@ -85,6 +94,7 @@ class Step {
   void AddSequence(const SequenceSlice& sequence);
   void AddPictureEnds();
   void AddAdapter(const SequenceSlice& sequence);
+  void FindAdaptedLogits();
   void SetMemory(int device);
 
   const std::span<const OpContext> all_;
@@ -101,10 +111,14 @@ class Step {
   std::vector<StepTap> taps_;
   std::vector<int32_t> logit_rows_;
   StepLayout layout_;
-  std::vector<AdaptedRows> adapted_;
+  std::vector<AdaptedRows> adapted_;  // at home
   StepAdapters adapters_;
   std::vector<std::unique_ptr<const Step>> others_;  // at home: by device, those that take part
   std::vector<int32_t> picture_ends_;
+  std::vector<EmbeddedRows> embedded_;
+  std::vector<AdaptedRows> adapted_logits_;
+  StepAdapters logit_adapters_;
+  OpContext logit_context_;  // with the adapters of the rows whose logits are wanted
 };
 
 }  // namespace reprise

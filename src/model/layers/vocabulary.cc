@@ -41,6 +41,7 @@ void Vocabulary::DeclareHead(TensorPlan* plan) {
 Rows Vocabulary::Embed(const Step& step) const {
   const Rows x = step.MakeRows(shape_.dim);
   reprise::Embed(step.context(), embedding_, step.layout(), x);
+  for (const Step::EmbeddedRows& rows : step.embedded()) AddAdapter(step, rows, x);
   if (shape_.embedding_scale != 1) Scale(step.context(), x, shape_.embedding_scale, x);
   for (const PictureRows& picture : step.batch().pictures) {
     const Rows rows{x.data + int64_t{picture.row_begin} * x.stride, picture.row_count, x.cols,
@@ -49,6 +50,26 @@ Rows Vocabulary::Embed(const Step& step) const {
               rows, 0);
   }
   return x;
+}
+
+// The narrow product of a token is a row of the adapter's table.
+void Vocabulary::AddAdapter(const Step& step, const Step::EmbeddedRows& rows, const Rows& x) {
+  const OpContext& context = step.context();
+  const ScratchScope scope(*context.scratch);
+  const LowRank& product = *rows.product;
+  const auto part = [&](const Rows& all) {
+    return Rows{all.data + rows.row_begin * all.stride, rows.row_count, all.cols, all.stride};
+  };
+  const Rows all = step.MakeRows(product.down.cols());
+  reprise::Embed(context, product.down, step.layout(), all);
+  const Rows between = part(all), out = part(x);
+  if (product.scale != 1) Scale(context, between, product.scale, between);
+  const Rows added = step.MakeRows(rows.row_count, x.cols);
+  const Projection up[] = {{&product.up, added}};
+  OpContext plain = context;
+  plain.adapters = nullptr;
+  Project(plain, between, up);
+  Add(context, out, added, out);
 }
 
 void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults& results) const {
@@ -82,7 +103,7 @@ void Vocabulary::NormAndHead(const Step& step, const ConstRows& x, const Rows& o
 }
 
 void Vocabulary::Head(const Step& step, const ConstRows& normed, const Rows& out) const {
-  const OpContext& context = step.context();
+  const OpContext& context = step.logit_context();
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, normed, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);

@@ -40,11 +40,12 @@ class Vocabulary {
   // Final norm and head for the rows whose logits are wanted, the norm of all where that is, and
   // which sequences are finite.
   void Logits(const Step& step, const ConstRows& x, const StepResults& results) const;
-  // The parts of it: the final norm, and the head, for rows behind that.
+  // The parts of it: the final norm, and the head, for the rows whose logits are wanted.
   void Norm(const OpContext& context, const ConstRows& x, const Rows& out) const;
   void Head(const Step& step, const ConstRows& normed, const Rows& out) const;
 
  private:
+  static void AddAdapter(const Step& step, const Step::EmbeddedRows& rows, const Rows& x);
   // Of the rows whose logits are wanted; out: [logit_rows, size].
   void NormAndHead(const Step& step, const ConstRows& x, const Rows& out) const;
 

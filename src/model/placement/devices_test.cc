@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/activation_ops.h"
+#include "model/adapter/adapter.h"
 #include "model/layers/step.h"
 #include "model/model_fixture.h"
 
@@ -116,6 +117,46 @@ INSTANTIATE_TEST_SUITE_P(Families, DevicesTest, ::testing::ValuesIn(Folders()),
                          [](const auto& param) {
                            return std::filesystem::path(param.param).filename().string();
                          });
+
+// An adapter's products lie where the weights lie that they are added to.
+TEST(DevicesAdapterTest, AdaptersAreAsOnOne) {
+  std::vector<TokenId> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = TokenId(i * 7 % 50);
+  for (const char* name : {"llama__vocabulary", "qwen3_5", "qwen3_moe__experts"}) {
+    const std::string family = std::string(name).substr(0, std::string(name).find("__"));
+    const auto checkpoint = OpenCheckpoint("tests/golden/" + family);
+    const auto file = AdapterFile::Open(std::string("tests/adapters/") + name);
+    ASSERT_TRUE(checkpoint.ok() && file.ok());
+    const auto run = [&](const Model& model, const OpContext& context) {
+      const auto adapter = Adapter::Load(*file, 1, *model.adaptable(), model.ContextsOf(context));
+      CHECK(adapter.ok());
+      auto live = LiveState::Create(model.state_spec(), 2, int64_t(tokens.size()),
+                                    model.StateMemoryOf(context));
+      CHECK(live.ok());
+      // Beside a sequence without one.
+      const auto count = uint32_t(tokens.size() / 2);
+      SequenceSlice slices[] = {live->Next(0, 0, count), live->Next(1, count, count)};
+      slices[1].adapter = adapter->get();
+      const uint32_t rows[] = {count - 1, count, 2 * count - 1};
+      std::vector<float> logits(std::size(rows) * size_t(model.vocab_size()));
+      CHECK(model.Forward(context, {tokens, slices, rows}, live->memory(), logits.data()).ok());
+      return logits;
+    };
+    TestMachine one;
+    const auto expected_model = LoadModel(*checkpoint, one.context(), {});
+    ASSERT_TRUE(expected_model.ok());
+    const std::vector<float> expected = run(**expected_model, one.context());
+    for (const bool experts_apart : {false, true}) {
+      VirtualDevices machine(2);
+      LoadOptions options = machine.options();
+      if (experts_apart) options.placement.cpu_experts = PlacementOptions::kAll;
+      const auto model = LoadModel(*checkpoint, machine.context(), options);
+      if (experts_apart && !model.ok()) continue;  // it has none
+      ASSERT_TRUE(model.ok()) << model.status().message();
+      EXPECT_EQ(run(**model, machine.context()), expected) << name << experts_apart;
+    }
+  }
+}
 
 // What the others rest on: an op that reaches into the memory of another device is found.
 TEST(DevicesDeathTest, AnOpThatReadsAnothersMemoryFaults) {

@@ -204,9 +204,8 @@ Status ModelStack::OpenEyes() {
 }
 
 Status ModelStack::LoadAdapters() {
-  auto reader = MakeAdapterReader(loaded_.get());
-  if (!reader.ok()) return options_.loras.empty() ? OkStatus() : reader.status();
-  adapters_ = std::make_unique<AdapterShelf>(std::move(*reader), size_t(options_.lora_mib) << 20);
+  adapters_ = std::make_unique<AdapterShelf>(MakeAdapterReader(loaded_.get()),
+                                             size_t(options_.lora_mib) << 20);
   for (const std::string& text : options_.loras) {
     REPRISE_ASSIGN(const Lora lora, ParseLora(text));
     if (lora.name.empty()) return InvalidArgument("--lora " + text + ": give it a name, NAME=PATH");
