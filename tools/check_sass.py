@@ -30,7 +30,6 @@ HOT = {
     "ManyQueries": (["HGMMA", "LDGSTS"], 56),
     "DeepAttention": (["HMMA", "LDGSTS"], 32),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
-    "TwoTypesKernel": (["IDP.4A", "LDGSTS"], 0),
     "SmallKernel": (["HMMA", "LDGSTS"], 0),
     "HalfPieces": (["HMMA", "LDSM", "LDGSTS"], 0),
     "PackedFewKernel": (["HMMA", "UBLKCP"], 0),
@@ -64,8 +63,8 @@ HOT = {
 # Kernels that stream weights through shared memory: where a line of 128 bytes comes to lie in two
 # of them, a seventh of the bandwidth is lost. What is static lies in front of what is dynamic.
 LINE = 128
-STREAMS = {"OneRowKernel", "TwoTypesKernel", "SmallRowKernel", "ChosenGatesKernel",
-           "ChosenSumKernel", "FewRowsKernel", "SmallKernel", "HalfPieces", "PackedFewKernel",
+STREAMS = {"OneRowKernel", "SmallRowKernel", "ChosenGatesKernel", "ChosenSumKernel",
+           "FewRowsKernel", "SmallKernel", "HalfPieces", "PackedFewKernel",
            "LaneRing", "PackedTilesKernel", "PackedManyKernel", "PackedGatesKernel",
            "PackedSumKernel"}
 

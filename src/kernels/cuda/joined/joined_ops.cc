@@ -138,8 +138,7 @@ void JoinedOps::RunProducts(OutputOp op, const View& sum) {
   RunFewProducts(stream_, few);
 }
 
-// One launch for each type of weights that lie side by side, or for all, where there are two; the
-// first leaves the normed row.
+// One launch for each type of weights that lie side by side; the first leaves the normed row.
 void JoinedOps::RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum,
                              bool hold_next) {
   OneRowProducts one;
@@ -153,12 +152,6 @@ void JoinedOps::RunQuantised(const WaitingProducts& waiting, OutputOp op, const 
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     while (end < all.size() && TypeOf(all[end]) == TypeOf(all[begin])) ++end;
     one.products = all.subspan(begin, end - begin);
-    const std::span<const QuantisedProduct> rest = all.subspan(end);
-    const bool two = begin == 0 && !rest.empty() &&
-                     std::all_of(rest.begin(), rest.end(), [&](const QuantisedProduct& product) {
-                       return TypeOf(product) == TypeOf(rest[0]);
-                     });
-    if (two && RunTwoTypes(stream_, one, rest)) return;
     RunOneRowProducts(stream_, one);
     one.norm.h = {};
   }

@@ -25,12 +25,6 @@ one::Call CallOf(const OneRowProducts& one, std::span<const QuantisedProduct> pr
   return call;
 }
 
-// Whether no warp of the GPU would have more than one tile of forms/small.cuh.
-bool AreSmall(int64_t rows, int64_t cols) {
-  const int64_t tile = one::SmallTile(cols), warps = one::kSmallWarps * ThisGpu().multiprocessors;
-  return tile > 0 && rows <= tile * warps;
-}
-
 }  // namespace
 
 bool MayQuantiseOnTheWay(const View& x, int64_t block) { return Fits(x, block, false); }
@@ -46,29 +40,8 @@ void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
       return product.weight.layout.rows == 0;
     });
     if (none) continue;
-    const bool wide = TraitsOf(type).block_elements == 256;
-    if ((wide ? LaunchSmall256 : LaunchSmall32)(stream, type, call)) continue;
-    (wide ? LaunchOne256 : LaunchOne32)(stream, type, call);
+    if (!LaunchSmallOf(stream, type, call)) LaunchOneOf(stream, type, call);
   }
-}
-
-bool RunTwoTypes(Stream stream, const OneRowProducts& one,
-                 std::span<const QuantisedProduct> others) {
-  const size_t most = OneRowProducts::kMost;
-  if (one.products.size() > most || others.size() > most || one.op != OutputOp::kNone) return false;
-  int64_t rows = 0;
-  for (const auto& products : {one.products, others}) {
-    if (TraitsOf(TypeOf(products)).block_elements != 256) return false;
-    for (const QuantisedProduct& product : products) {
-      if (product.weight.layout.rows == 0) return false;
-      rows += product.weight.layout.rows;
-    }
-  }
-  if (AreSmall(rows, one.x.cols)) return false;
-  const one::Call a = CallOf(one, one.products);
-  one::Call b = CallOf(one, others);
-  b.norm.h = {};
-  return LaunchTwo256(stream, TypeOf(one.products), a, TypeOf(others), b);
 }
 
 }  // namespace reprise::cuda

@@ -48,7 +48,7 @@ struct Call {
   OutputOp op;
   bool hold_next;
   View sum;
-  int first_block, blocks;  // that have them
+  int blocks;  // that have them
 };
 
 // Stages of a warp's ring: small ones need more of them to keep as many bytes on their way. More
@@ -80,7 +80,7 @@ struct Walk {
   int gate = 0;
 
   __device__ Walk(const Call& call, int warp)
-      : tile(static_cast<int>(blockIdx.x) - call.first_block + call.blocks * warp) {}
+      : tile(static_cast<int>(blockIdx.x) + call.blocks * warp) {}
 
   __device__ void Next(const Call& call) {
     if (IsGate(call.op) && gate == 0) {
@@ -337,7 +337,7 @@ class InputReader {
       if (Column(j) >= cols_) break;
 #pragma unroll
       for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights[j].of[i];
-      if (static_cast<int>(blockIdx.x) == call_.first_block && call_.norm.h.data != nullptr) {
+      if (blockIdx.x == 0 && call_.norm.h.data != nullptr) {
         held[j].Store(call_.norm.h.data + Column(j));
       }
     }
@@ -443,20 +443,6 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   RunTiles<kType, kTile>(call);
 }
 
-// Weights of two types, some blocks for each: files that mix types would have two kernels
-// otherwise, one of them with little to do.
-template <DType kFirst, DType kSecond>
-__global__ void __launch_bounds__(kThreads, 2)
-    TwoTypesKernel(const __grid_constant__ Call first, const __grid_constant__ Call second) {
-  if (static_cast<int>(blockIdx.x) < second.first_block) {
-    first.tile_rows == kTallTile ? RunTiles<kFirst, kTallTile>(first)
-                                 : RunTiles<kFirst, kFlatTile>(first);
-  } else {
-    second.tile_rows == kTallTile ? RunTiles<kSecond, kTallTile>(second)
-                                  : RunTiles<kSecond, kFlatTile>(second);
-  }
-}
-
 template <auto kKernel, typename... Calls>
 void LaunchBlocks(Stream stream, int blocks, const Calls&... calls) {
   LaunchEarly(kKernel, unsigned(blocks), kThreads, BlockShared(), stream, calls...);
@@ -473,8 +459,8 @@ inline Call InTiles(Call call, int rows) {
   return call;
 }
 
-// In the tiles that are done first by so many blocks, from first_block on.
-inline Call ForBlocks(const Call& call, int first_block, int blocks) {
+// In the tiles that are done first by so many blocks.
+inline Call ForBlocks(const Call& call, int blocks) {
   const Call tall = InTiles(call, kTallTile), flat = InTiles(call, kFlatTile);
   // Stages of the warp with the most of them.
   const int quads = int(CeilDiv<int64_t>(call.x.cols, 128));
@@ -482,7 +468,6 @@ inline Call ForBlocks(const Call& call, int first_block, int blocks) {
     return CeilDiv(cut.tiles, blocks * kWarps) * CeilDiv(quads, 32 / cut.tile_rows);
   };
   Call cut = longest(flat) < longest(tall) ? flat : tall;
-  cut.first_block = first_block;
   cut.blocks = std::min(cut.tiles, blocks);
   return cut;
 }
@@ -499,7 +484,7 @@ inline int BlocksFor(size_t bytes) {
 
 template <DType kType>
 void Launch(Stream stream, const Call& call) {
-  const Call cut = ForBlocks(call, 0, BlocksFor(BytesOf(call)));
+  const Call cut = ForBlocks(call, BlocksFor(BytesOf(call)));
   if (cut.tile_rows == kTallTile) {
     LaunchBlocks<OneRowKernel<kType, kTallTile>>(stream, cut.blocks, cut);
   } else {
@@ -507,24 +492,9 @@ void Launch(Stream stream, const Call& call) {
   }
 }
 
-// Blocks are divided as the bytes are.
-template <DType kFirst, DType kSecond>
-void LaunchTwo(Stream stream, const Call& a, const Call& b) {
-  const size_t of_a = BytesOf(a), all = of_a + BytesOf(b);
-  const int blocks = BlocksFor(all);
-  const int share =
-      std::clamp(int(double(blocks) * double(of_a) / double(all) + 0.5), 1, blocks - 1);
-  const Call first = ForBlocks(a, 0, share), second = ForBlocks(b, first.blocks, blocks - share);
-  LaunchBlocks<TwoTypesKernel<kFirst, kSecond>>(stream, first.blocks + second.blocks, first,
-                                                second);
-}
-
 }  // namespace one
 
-// By the size of blocks, in files of their own.
-void LaunchOne32(Stream stream, DType type, const one::Call& call);
-void LaunchOne256(Stream stream, DType type, const one::Call& call);
-// False, and nothing is done: there is no kernel for these two.
-bool LaunchTwo256(Stream stream, DType first, const one::Call& a, DType second, const one::Call& b);
+// In a file of its own.
+void LaunchOneOf(Stream stream, DType type, const one::Call& call);
 
 }  // namespace reprise::cuda

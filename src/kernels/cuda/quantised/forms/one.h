@@ -6,9 +6,9 @@
 #include "kernels/cuda/joined/riders.h"
 #include "kernels/cuda/quantised/product.h"
 
-// Products of one row with quantised weights, of one stream: bound by reading the weights and by
-// the number of kernels. So the row is quantised, and normed before it, by every block on the way,
-// and what is done with the outputs is done where they come out.
+// Products of one row with quantised weights, of types that are not packed (packed/packed.h): bound
+// by reading the weights and by the number of kernels. So the row is quantised, and normed before
+// it, by every block on the way, and what is done with the outputs is done where they come out.
 namespace reprise::cuda {
 
 struct OneRowProducts {
@@ -26,12 +26,6 @@ struct OneRowProducts {
 // REQUIRES: MayQuantiseOnTheWay(x), with a norm MayNormAndQuantise(x), for the blocks of the
 // weights; h and the norm's weights are aligned to 16 bytes; nothing that is written is read.
 void RunOneRowProducts(Stream stream, const OneRowProducts& call);
-// Those of call.products and `others`, which have weights of another type, without an op, in one
-// launch. False, and nothing is done: there is no such kernel, or two are quicker.
-// REQUIRES: as above.
-bool RunTwoTypes(Stream stream, const OneRowProducts& call,
-                 std::span<const QuantisedProduct> others);
-
 // Whether blocks can quantise this row themselves, for weights in blocks of `block`; with a norm
 // before it.
 bool MayQuantiseOnTheWay(const View& x, int64_t block);

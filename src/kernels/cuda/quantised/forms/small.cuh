@@ -232,8 +232,7 @@ bool LaunchSmall(Stream stream, const Call& call) {
 
 }  // namespace one
 
-// By the size of blocks, in files of their own.
-bool LaunchSmall32(Stream stream, DType type, const one::Call& call);
-bool LaunchSmall256(Stream stream, DType type, const one::Call& call);
+// In a file of its own.
+bool LaunchSmallOf(Stream stream, DType type, const one::Call& call);
 
 }  // namespace reprise::cuda

@@ -3,16 +3,14 @@
 
 namespace reprise::cuda {
 
-bool LaunchSmall256(Stream stream, DType type, const one::Call& call) {
+bool LaunchSmallOf(Stream stream, DType type, const one::Call& call) {
   switch (type) {
 #define REPRISE_SMALL(name) \
   case DType::k##name:      \
     return one::LaunchSmall<DType::k##name>(stream, call)
     REPRISE_SMALL(Q2_K);
     REPRISE_SMALL(Q3_K);
-    REPRISE_SMALL(Q4_K);
-    REPRISE_SMALL(Q5_K);
-    REPRISE_SMALL(Q6_K);
+    REPRISE_SMALL(IQ4_NL);
     REPRISE_SMALL(IQ4_XS);
     REPRISE_SMALL(IQ2_XXS);
 #undef REPRISE_SMALL

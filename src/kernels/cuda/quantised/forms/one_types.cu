@@ -3,17 +3,16 @@
 
 namespace reprise::cuda {
 
-void LaunchOne32(Stream stream, DType type, const one::Call& call) {
+void LaunchOneOf(Stream stream, DType type, const one::Call& call) {
   switch (type) {
 #define REPRISE_ONE(name) \
   case DType::k##name:    \
     return one::Launch<DType::k##name>(stream, call)
-    REPRISE_ONE(Q8_0);
-    REPRISE_ONE(Q4_0);
-    REPRISE_ONE(Q4_1);
-    REPRISE_ONE(Q5_0);
-    REPRISE_ONE(Q5_1);
+    REPRISE_ONE(Q2_K);
+    REPRISE_ONE(Q3_K);
     REPRISE_ONE(IQ4_NL);
+    REPRISE_ONE(IQ4_XS);
+    REPRISE_ONE(IQ2_XXS);
 #undef REPRISE_ONE
     default:
       return;
