@@ -224,7 +224,7 @@ void ProjectJob::Run(ProductOrder* order) {
     pool_.ParallelFor(
         rows_, 1, [this](int64_t begin, int64_t end) { Quantise(begin, end, buffers_.data()); });
   }
-  NoteOrder(order);
+  if (order != nullptr) NoteOrder(order);
   pool_.Run([this](int thread) { Work(thread); });
 }
 
@@ -412,13 +412,13 @@ void AddParts(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
     first[i] = {part.x, down.subspan(i, 1)};
     second[i] = {down[i].out, up.subspan(i, 1)};
   }
-  ProjectJob(pool, table, scratch, first).Run();
+  ProjectJob(pool, table, scratch, first).Run(nullptr);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].scale == 1) continue;
     float* const values = RowOf(down[i].out, 0);
     for (int64_t k = 0; k < down[i].out.rows * down[i].out.cols; ++k) values[k] *= parts[i].scale;
   }
-  ProjectJob(pool, table, scratch, second).Run();
+  ProjectJob(pool, table, scratch, second).Run(nullptr);
   for (size_t i = 0; i < parts.size(); ++i) {
     const Rows& out = parts[i].out;
     ForRows(pool, out.rows, out.cols, [&](int64_t begin, int64_t end) {

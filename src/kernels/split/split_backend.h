@@ -120,6 +120,7 @@ class SplitBackend final : public Backend, public DividesMatrices {
   void Silu(const ConstRows& x, const Rows& y) override;
   void Gelu(const ConstRows& x, const Rows& y) override;
   void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) override;
+  void GeGluErf(const ConstRows& gate, const ConstRows& up, const Rows& y) override;
   void ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha, float limit,
                      const Rows& y) override;
   void ReluSquared(const ConstRows& x, const Rows& y) override;
@@ -133,6 +134,14 @@ class SplitBackend final : public Backend, public DividesMatrices {
                     const Rows& y) override;
   void GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight, int groups,
                    float eps, const Rows& y) override;
+  void MatchMagnitude(const ConstRows& x, const ConstRows& like, float least,
+                      const Rows& y) override;
+  void CutBelow(const ConstRows& x, float factor, const Rows& y) override;
+  void ScaleByPosition(const StepLayout& step, ConstFloats factors, int period, const ConstRows& x,
+                       const Rows& y) override;
+  void MixStreams(const ConstRows& x, const ConstRows& factors, int streams,
+                  const Rows& y) override;
+  void AddToStreams(const ConstRows& x, const ConstRows& factors, const Rows& y) override;
   void RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) override;
   void RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight, const ConstRows& v,
                  int heads, const Rows& y) override;

@@ -151,6 +151,40 @@ void SplitBackend::MakePlacedRopeTable(std::span<const RopePlace> places,
   });
 }
 
+void SplitBackend::MatchMagnitude(const ConstRows& x, const ConstRows& like, float least,
+                                  const Rows& y) {
+  ByRows("match magnitude", {Whole(x), Whole(like)}, {Whole(y)}, [&](const Here& here) {
+    here.backend().MatchMagnitude(here.All(x), here.All(like), least, here.All(y));
+  });
+}
+
+void SplitBackend::CutBelow(const ConstRows& x, float factor, const Rows& y) {
+  ByRows("cut below", {Whole(x)}, {Whole(y)}, [&](const Here& here) {
+    here.backend().CutBelow(here.All(x), factor, here.All(y));
+  });
+}
+
+void SplitBackend::ScaleByPosition(const StepLayout&, ConstFloats factors, int period,
+                                   const ConstRows& x, const Rows& y) {
+  ByColumns("scale by position", {Columns(x)}, {Columns(y)}, [&](const Here& here) {
+    here.backend().ScaleByPosition(here.step(), here.At(factors), period, here.Of(x), here.Of(y));
+  });
+}
+
+void SplitBackend::MixStreams(const ConstRows& x, const ConstRows& factors, int streams,
+                              const Rows& y) {
+  ByRows("mix streams", {Whole(x), Whole(factors)}, {Whole(y)}, [&](const Here& here) {
+    here.backend().MixStreams(here.All(x), here.All(factors), streams, here.All(y));
+  });
+}
+
+void SplitBackend::AddToStreams(const ConstRows& x, const ConstRows& factors, const Rows& y) {
+  ByRows("add to streams", {Whole(x), Whole(factors), Whole(y)}, {Whole(y)},
+         [&](const Here& here) {
+           here.backend().AddToStreams(here.All(x), here.All(factors), here.All(y));
+         });
+}
+
 // Of one, two and three inputs.
 #define REPRISE_SPLIT_1(Op)                                                         \
   void SplitBackend::Op(const ConstRows& x, const Rows& y) {                        \
@@ -172,6 +206,7 @@ REPRISE_SPLIT_2(SigmoidMul)
 REPRISE_SPLIT_2(Add)
 REPRISE_SPLIT_2(Mul)
 REPRISE_SPLIT_2(GeGlu)
+REPRISE_SPLIT_2(GeGluErf)
 #undef REPRISE_SPLIT_1
 #undef REPRISE_SPLIT_2
 
