@@ -242,8 +242,10 @@ void AddNetworkOptions(Flags* flags, Options* options) {
 void AddRequestOptions(Flags* flags, Options* options) {
   ServeOptions* serve = &options->serve;
   flags->SetHeading("Requests");
-  flags->Add("--queue", &serve->queue, "maximum requests that wait; more are answered 429",
-             {.min = 1, .max = 1 << 20});
+  flags->Add("--queue", &serve->queue,
+             "maximum requests that wait; more are answered 429; 0: four times --parallel, at "
+             "least 256",
+             {.min = 0, .max = 1 << 20});
   flags->Add("--connections", &serve->connections,
              "maximum open connections; more are answered 503", {.min = 1, .max = 1 << 20});
   flags->Add("--body-mib", &serve->body_mib, "maximum MiB of a request body",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@ namespace reprise::cli {
 
 inline constexpr int32_t kContextDefault = 32768;  // of a request, where nobody says
 
+// How many requests may wait. Clients that send all they have at the same moment are served: on a
+// GPU, where 256 run, a burst of 1,024 more.
+inline int WaitingMax(int queue, int parallel) {
+  return queue > 0 ? queue : std::max(256, 4 * parallel);
+}
+
 struct ServeOptions {
   ModelOptions model;
   std::string tokenizer;
@@ -26,7 +33,7 @@ struct ServeOptions {
   std::vector<std::string> allowed_hosts;  // names in Host, where there are no keys; "*": any
   int context_tokens = 0;                  // 0: the model's, at most kContextDefault
   int parallel = 0;                        // 0: from the device
-  int queue = 256;
+  int queue = 0;  // 0: from how many run at the same time
   int64_t cache_mib = 0;     // 0: from the machine
   int snapshot_gap = 0;      // 0: from the model
   int cache_entries = 0;     // 0: no cap

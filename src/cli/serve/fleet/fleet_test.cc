@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/bundled_model.h"
+#include "cli/serve/serve_options.h"
 
 namespace reprise::cli {
 namespace {
@@ -156,6 +157,13 @@ class FleetTest : public testing::Test {
   std::unique_ptr<Fleet> fleet_;
   size_t route_ = 0;
 };
+
+// 512 clients at the same moment were refused by a server that runs 256.
+TEST(Queue, HoldsABurstOfSeveralTimesWhatRuns) {
+  EXPECT_EQ(WaitingMax(0, 4), 256);
+  EXPECT_EQ(WaitingMax(0, 256), 1024);
+  EXPECT_EQ(WaitingMax(7, 256), 7);
+}
 
 TEST_F(FleetTest, AModelComesWhenItIsWanted) {
   Open({"a", "b"});

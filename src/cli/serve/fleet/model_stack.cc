@@ -284,7 +284,7 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   REPRISE_TRY(OpenEvents(state.get()));
   engine.context_tokens = cache.context_tokens;
   engine.running_max = cache.sequence_count;
-  engine.waiting_max = options_.queue;
+  engine.waiting_max = WaitingMax(options_.queue, cache.sequence_count);
   engine.scheduler = loaded_->Steps(cache.sequence_count, options_.stream_gap_ms);
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
