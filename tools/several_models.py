@@ -28,9 +28,16 @@ VOCABULARY = 1000  # prompts are ids below it
 FIRST, FURTHER, REPLY = 600, 40, 8  # tokens of a first prompt, of what a further turn adds, of a reply
 
 
+BEGIN = time.perf_counter()
+
+
+def say(text):
+    print(f"{time.perf_counter() - BEGIN:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
 class Server:
-    def __init__(self, program, *options):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
+    def __init__(self, program, *options, log=""):
+        self.log = open(log, "w+") if log else tempfile.NamedTemporaryFile("w+", suffix=".log")
         self.process = subprocess.Popen([program, "serve", "--port", "0", "--no-idle-work", *options],
                                         stdout=self.log, stderr=subprocess.STDOUT)
         while not (found := re.search(r"http://127\.0\.0\.1:(\d+)\n", self.text())):
@@ -55,7 +62,7 @@ class Server:
 
 
 class Peak:
-    """The most memory in use, of the GPU beyond what was in use before, or of the process; sampled."""
+    """The most memory that a process had in use, of the GPU or of the machine, in MiB; sampled."""
 
     def __init__(self, gpu, pid):
         self.gpu, self.pid, self.most, self.ended = gpu, pid, 0, threading.Event()
@@ -64,9 +71,10 @@ class Peak:
 
     def now(self):
         if self.gpu:
-            shown = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"],
+            shown = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
                                    capture_output=True, text=True, check=True).stdout
-            return int(shown.split()[0])
+            sizes = dict(line.split(", ") for line in shown.splitlines())
+            return int(sizes.get(str(self.pid), 0))  # 0: processes are not shown here
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) >> 10
 
@@ -140,6 +148,7 @@ def main():
     parser.add_argument("--budget-mib", type=int, required=True)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--users", type=int, default=16)
+    parser.add_argument("--log", default="", help="where the log of the server with all models goes")
     parser.add_argument("--stream-tokens", type=int, default=3000, help="of the stream whose gaps are measured")
     parser.add_argument("--overhead-mib", type=int, default=0, help="what a GPU's process takes beside the budget")
     parser.add_argument("--server-options", default="--context 4096 --parallel 4", help="of all servers")
@@ -164,17 +173,17 @@ def main():
             for user, replies in enumerate(pool.map(alone, range(options.users))):
                 wanted[user, name] = replies
         server.stop()
+        say(f"{name} alone: {sum(len(replies) for (_, one), replies in wanted.items() if one == name)} replies")
 
     config = tempfile.NamedTemporaryFile("w", suffix=".toml")
     for name, settings in models.items():
         config.write(f"[models.{name}]\n" + "".join(f'{key} = "{value}"\n' if not value.isdigit() else f"{key} = {value}\n"
                                                      for key, value in settings.items()))
     config.flush()
-    before = Peak(gpu, 0).stop() if gpu else 0
     limit = "--vram-mib" if gpu else "--memory-mib"
-    server = Server(options.program, "--config", config.name, "--device", options.device, limit, str(options.budget_mib), *common)
+    server = Server(options.program, "--config", config.name, "--device", options.device, limit, str(options.budget_mib), *common, log=options.log)
     peak, begin = Peak(gpu, server.process.pid), time.perf_counter()
-    wrong, exact, less, failed = [], [], [], []
+    wrong, exact, less, failed, done = [], [], [], [], []
 
     def run(user):
         histories, turns, last = {name: [] for name in models}, {name: 0 for name in models}, {}
@@ -188,6 +197,9 @@ def main():
                 return
             alone = wanted[user, name][turns[name]]
             turns[name] += 1
+            done.append(name)
+            if len(done) % 10 == 0:
+                say(f"{len(done)} requests answered")
             if (reply["ids"], reply["logprobs"]) != (alone["ids"], alone["logprobs"]):
                 wrong.append((user, name, turns[name]))
             if name in last:
@@ -203,7 +215,7 @@ def main():
     swaps = metric(server, "reprise_models_swaps_total")
     names = list(models)
     gap, tokens, more = longest_gap(server, names[0], names[1:], options.stream_tokens)
-    most = peak.stop() - before - options.overhead_mib
+    most = peak.stop() - options.overhead_mib
     server.stop()
     print(f"{options.requests} requests of {options.users} users to {len(models)} models in {seconds:.1f} s, {swaps:.0f} swaps")
     print(f"{len(wrong)} replies differ from those of a server with one model; {len(failed)} failed")
