@@ -27,6 +27,7 @@ MUTANTS = [
     ("the_last_token_for_unknown_ones", "src/kernels/cpu/project.cc",
      "token < table.rows() ? token : 0", "token < table.rows() ? token : table.rows() - 1", MODEL),
     ("gates_that_are_not_cut", "src/model/layers/mlp.cc", "if (std::isfinite(shape_.cut)) CutBelow(", "if (false) CutBelow(", MODEL),
+    ("runs_of_other_planes", "src/kernels/cpu/coded/blocks.cc", "(bit < plane ? bit : bit + 1)", "(bit <= plane ? bit : bit + 1)", KERNELS),
     ("streams_that_take_nothing", "src/kernels/reference/activation.cc", "const float factor = factors[i] + 1.0f;", "const float factor = factors[i];", KERNELS),
     ("scores_without_yarn", "src/model/families/deepseek_v3/family.cc",
      "attention.q_scale = float(louder * louder);", "attention.q_scale = float(louder);", MODEL),

@@ -196,6 +196,7 @@ void PackInterleaved(const void* source, size_t stride, int rows, int64_t cols, 
       if constexpr (Layout<kType>::kCoded) {
         typename Layout<kType>::Block coded;
         EncodeBlock(from, &coded, kType);
+        if constexpr (requires { Entwine(&coded); }) Entwine(&coded);
         ScatterBlock<kType>(reinterpret_cast<const char*>(&coded), row, out);
       } else {
         ScatterBlock<kType>(from, row, out);
@@ -212,6 +213,7 @@ void UnpackInterleaved(const void* group, int row, int64_t cols, float* out) {
     typename Layout<kType>::Block block;
     GatherBlock<kType>(blocks, row, reinterpret_cast<char*>(&block));
     if constexpr (Layout<kType>::kCoded) {
+      if constexpr (requires { Disentwine(&block); }) Disentwine(&block);
       DecodeBlock(block, out + b * elements, kType);
     } else {
       DequantiseRow(kType, &block, out + b * elements, elements);

@@ -8,7 +8,8 @@
 
 // Pack formats shared by instruction sets that multiply several rows at a time. Packing is a
 // permutation of the file's bytes, or for REPRISE_CODED_TYPES of those of
-// kernels/cpu/coded/blocks.h: a row can be taken out again exactly, and only the latter grow.
+// kernels/cpu/coded/blocks.h (entwined, as it says there): a row can be taken out again exactly,
+// and only the latter grow.
 namespace reprise::cpu {
 
 // Quantised types, "interleaved32": groups of 32 rows. Blocks of a group follow each other along k;

@@ -32,6 +32,14 @@ struct IntegerAvx2 {
   static Int WidenSigned(const uint8_t* p) { return _mm256_cvtepi8_epi32(Load8(p)); }
   static Int WidenUnsigned16(const uint8_t* p) { return _mm256_cvtepu16_epi32(Load16(p)); }
 
+  // Of kLanes bytes each in all four of its lane.
+  static Int Repeat(const uint8_t* p) {
+    int64_t bytes;
+    __builtin_memcpy(&bytes, p, 8);
+    const Int order = _mm256_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404,
+                                        0x05050505, 0x06060606, 0x07070707);
+    return _mm256_shuffle_epi8(_mm256_set1_epi64x(bytes), order);
+  }
   static Int And(Int a, Int b) { return _mm256_and_si256(a, b); }
   static Int Or(Int a, Int b) { return _mm256_or_si256(a, b); }
   template <int kBits>

@@ -32,6 +32,14 @@ struct IntegerAvx512 {
   static Int WidenSigned(const uint8_t* p) { return _mm512_cvtepi8_epi32(Load16(p)); }
   static Int WidenUnsigned16(const uint8_t* p) { return _mm512_cvtepu16_epi32(Load32(p)); }
 
+  // Of kLanes bytes each in all four of its lane.
+  static Int Repeat(const uint8_t* p) {
+    const Int order =
+        _mm512_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606,
+                          0x07070707, 0x08080808, 0x09090909, 0x0A0A0A0A, 0x0B0B0B0B, 0x0C0C0C0C,
+                          0x0D0D0D0D, 0x0E0E0E0E, 0x0F0F0F0F);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load16(p)), order);
+  }
   static Int And(Int a, Int b) { return _mm512_and_si512(a, b); }
   static Int Or(Int a, Int b) { return _mm512_or_si512(a, b); }
   template <int kBits>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/coded/blocks.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "base/check.h"
@@ -182,6 +183,62 @@ void Take(const CodedIQ3_XXS& coded, CodedValues* out) {
   }
 }
 
+// Where bit `bit` of the code of value `in_run` of a run lies in the planes: byte, and bit of it.
+struct BitPlace {
+  int byte, bit;
+};
+BitPlace PlaceOf(int run, int in_run, int bit) {
+  const int half = run % 2 * 4;
+  if (run >= 6) return {32 * bit + in_run, half + bit};
+  const int plane = run / 2;
+  return {32 * plane + in_run, half + (bit < plane ? bit : bit + 1)};
+}
+
+// Run and place in it of value e.
+template <typename Coded>
+int RunOf(int e) {
+  return sizeof(Coded::scales) == 4 ? e / 32 : e / 16 % 8;
+}
+template <typename Coded>
+int InRun(int e) {
+  return sizeof(Coded::scales) == 4 ? e % 32 : e / 128 * 16 + e % 16;
+}
+
+template <typename Coded>
+void EntwineCodes(Coded* coded) {
+  static_assert(offsetof(Coded, qs) == offsetof(Coded, high) + 32);
+  CodedValues values;
+  TakeLow(coded->qs, &values);
+  TakeHigh(coded->high, &values);
+  uint8_t planes[96] = {};
+  for (int e = 0; e < 256; ++e) {
+    for (int bit = 0; bit < 3; ++bit) {
+      const BitPlace place = PlaceOf(RunOf<Coded>(e), InRun<Coded>(e), bit);
+      planes[place.byte] = uint8_t(planes[place.byte] | (values.code[e] >> bit & 1) << place.bit);
+    }
+  }
+  std::memcpy(coded->high, planes, 32);
+  std::memcpy(coded->qs, planes + 32, 64);
+}
+
+template <typename Coded>
+void DisentwineCodes(Coded* coded) {
+  uint8_t planes[96];
+  std::memcpy(planes, coded->high, 32);
+  std::memcpy(planes + 32, coded->qs, 64);
+  CodedValues values;
+  for (int e = 0; e < 256; ++e) {
+    int code = 0;
+    for (int bit = 0; bit < 3; ++bit) {
+      const BitPlace place = PlaceOf(RunOf<Coded>(e), InRun<Coded>(e), bit);
+      code |= (planes[place.byte] >> place.bit & 1) << bit;
+    }
+    values.code[e] = uint8_t(code);
+  }
+  PutHigh(values, coded->high);
+  PutLow(values, coded->qs);
+}
+
 void Put(const CodedValues& values, CodedTQ1_0* out) { PutLow(values, out->qs); }
 void Take(const CodedTQ1_0& coded, CodedValues* out) {
   std::memset(out->scale, 0, sizeof out->scale);
@@ -209,5 +266,19 @@ REPRISE_CODED(IQ2_XS)
 REPRISE_CODED(IQ3_XXS)
 REPRISE_CODED(TQ1_0)
 #undef REPRISE_CODED
+
+void Entwine(CodedIQ2_XXS* coded) { EntwineCodes(coded); }
+void Entwine(CodedIQ2_XS* coded) { EntwineCodes(coded); }
+void Disentwine(CodedIQ2_XXS* coded) { DisentwineCodes(coded); }
+void Disentwine(CodedIQ2_XS* coded) { DisentwineCodes(coded); }
+
+void Entwine(CodedIQ1_M* coded) {
+  for (uint8_t& byte : coded->scales) {
+    byte = uint8_t((2 * (byte & 7) + 1) << 4 | (byte >> 3 & 3) * 5);
+  }
+}
+void Disentwine(CodedIQ1_M* coded) {
+  for (uint8_t& byte : coded->scales) byte = uint8_t(byte >> 5 | (byte & 3) << 3);
+}
 
 }  // namespace reprise::cpu

@@ -72,4 +72,20 @@ REPRISE_CODED(IQ3_XXS)
 REPRISE_CODED(TQ1_0)
 #undef REPRISE_CODED
 
+// The same bytes in the order in which kernels of groups of 32 rows (interleave.h) turn codes into
+// values soonest: every instruction there counts. And back.
+//
+// IQ2: `high` and `qs` are three planes of 32 bytes. A byte holds codes of three bits of runs 2p
+// (low half) and 2p + 1 (high half), p its plane; the fourth bit of each half, bit p of it, is bit
+// p of the codes of runs 6 and 7. A run is 32 values, its value j in byte j of each plane: of
+// IQ2_XXS sub-block r; of the others sub-blocks r and r + 8. IQ1_M: a byte of `scales` has 2 *
+// scale + 1 from bit 4 on, and the thirds of its codes, the first eight's and the last eight's, in
+// bits 0 and 1, and again in bits 2 and 3.
+void Entwine(CodedIQ2_XXS* coded);
+void Entwine(CodedIQ2_XS* coded);
+void Entwine(CodedIQ1_M* coded);
+void Disentwine(CodedIQ2_XXS* coded);
+void Disentwine(CodedIQ2_XS* coded);
+void Disentwine(CodedIQ1_M* coded);
+
 }  // namespace reprise::cpu

@@ -65,7 +65,30 @@ inline typename V::Int TwoBitStep32(const uint8_t* qs, int row, int chunk, int s
   return V::And(bits, V::Set(0x03030303));
 }
 
-constexpr int8_t kRaisedIQ2[16] = {51, 68, 86, 0, 35, 18, 0, 0};
+// Values of IQ2 by code, where a half of a byte holds the code and, at bit p, one of another's
+// bits: in plane p, and (last) where it holds a code alone.
+constexpr int8_t kRaisedIQ2[4][16] = {{51, 51, 68, 68, 86, 86, 0, 0, 35, 35, 18, 18, 0, 0, 0, 0},
+                                      {51, 68, 51, 68, 86, 0, 86, 0, 35, 18, 35, 18, 0, 0, 0, 0},
+                                      {51, 68, 86, 0, 51, 68, 86, 0, 35, 18, 0, 0, 35, 18, 0, 0},
+                                      {51, 68, 86, 0, 35, 18, 0, 0}};
+
+// Values of step i of a run of entwined codes; planes: [3][8 steps][32 rows][4].
+template <typename V>
+inline typename V::Int EntwinedStep(const uint8_t* planes, int row, int run, int i) {
+  const auto plane = [&](int p) { return V::Load(planes + (8 * p + i) * kUnit4 + row * 4); };
+  const auto part = [&](int p, int32_t mask) { return V::And(plane(p), V::Set(mask)); };
+  if (run < 6) {
+    const auto bytes = run % 2 == 0 ? plane(run / 2) : V::template ShiftRight<4>(plane(run / 2));
+    return V::Lookup(kRaisedIQ2[run / 2], V::And(bytes, V::Set(0x0F0F0F0F)));
+  }
+  if (run == 6) {
+    const auto code = V::Or(V::Or(part(0, 0x01010101), part(1, 0x02020202)), part(2, 0x04040404));
+    return V::Lookup(kRaisedIQ2[3], code);
+  }
+  const auto code = V::Or(V::Or(part(0, 0x10101010), part(1, 0x20202020)), part(2, 0x40404040));
+  return V::Lookup(kRaisedIQ2[3], V::template ShiftRight<4>(code));
+}
+
 template <typename V>
 struct WeightsIQ2_XXS {
   using Int = typename V::Int;
@@ -75,13 +98,9 @@ struct WeightsIQ2_XXS {
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = false;
   static constexpr int kOffset = 43;
-  static constexpr int kChunks = 2, kSubs = 4, kSub = 32;
-  static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
-    const uint8_t* high = block + kUnit2 + 4 * kUnit1;
-    const Int low = TwoBitStep32<V>(high + 8 * kUnit4, row, chunk, sub, i);
-    const Int third = V::ShiftRight(V::Load(high + i * kUnit4 + row * 4), 4 * chunk + sub);
-    return V::Lookup(kRaisedIQ2,
-                     V::Or(low, V::template ShiftLeft<2>(V::And(third, V::Set(0x01010101)))));
+  static constexpr int kChunks = 1, kSubs = 8, kSub = 32;
+  static Int Step(const uint8_t* block, int row, int, int sub, int i) {
+    return EntwinedStep<V>(block + kUnit2 + 4 * kUnit1, row, sub, i);
   }
   static Int Scale(const uint8_t* block, int row, int s) {
     return OddScale<V>(block + kUnit2, row, s);
@@ -99,12 +118,7 @@ struct WeightsIQ2_XS {
   static constexpr int kOffset = 43;
   static constexpr int kChunks = 2, kSubs = 8, kSub = 16;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
-    const uint8_t* high = block + kUnit2 + 8 * kUnit1;
-    const Int low = TwoBitStep<V>(high + 8 * kUnit4, row, chunk, sub, i);
-    const Int third =
-        V::ShiftRight(V::Load(high + (4 * (sub & 1) + i) * kUnit4 + row * 4), 4 * chunk + sub / 2);
-    return V::Lookup(kRaisedIQ2,
-                     V::Or(low, V::template ShiftLeft<2>(V::And(third, V::Set(0x01010101)))));
+    return EntwinedStep<V>(block + kUnit2 + 8 * kUnit1, row, sub, 4 * chunk + i);
   }
   static Int Scale(const uint8_t* block, int row, int s) {
     return OddScale<V>(block + kUnit2, row, s);
@@ -114,6 +128,11 @@ template <typename V>
 using WeightsIQ2_S = WeightsIQ2_XS<V>;
 
 constexpr int8_t kRaisedIQ1[16] = {2, 10, 18, 0, 0, 8, 16, 0};
+// IQ1_M: by where the code and its third bit are in a half of a byte.
+constexpr int8_t kRaisedIQ1M[4][16] = {{2, 10, 18, 0, 0, 8, 16, 0},               // 0-1, 2
+                                       {2, 10, 18, 0, 0, 0, 0, 0, 0, 8, 16, 0},   // 0-1, 3
+                                       {2, 0, 0, 0, 10, 8, 0, 0, 18, 16, 0, 0},   // 2-3, 0
+                                       {2, 0, 0, 0, 10, 0, 8, 0, 18, 0, 16, 0}};  // 2-3, 1
 
 // Bit `bit` of each lane's byte as the third bit of its four codes.
 template <typename V>
@@ -158,14 +177,22 @@ struct WeightsIQ1_M {
   static constexpr int kOffset = 9;
   static constexpr int kChunks = 2, kSubs = 8, kSub = 16;
   static Int Step(const uint8_t* block, int row, int chunk, int sub, int i) {
-    const uint8_t* scales = block + kUnit2;
-    const Int third = ThirdBits<V>(scales + (8 * chunk + sub) * kUnit1 + row, 3 + i / 2);
-    const Int low = TwoBitStep<V>(scales + 16 * kUnit1, row, chunk, sub, i);
-    return V::Lookup(kRaisedIQ1, V::Or(low, third));
+    const uint8_t* qs = block + kUnit2 + 16 * kUnit1;
+    const Int word = V::Load(qs + (8 * chunk + 4 * (sub & 1) + i) * kUnit4 + row * 4);
+    const Int half = sub < 4 ? word : V::template ShiftRight<4>(word);
+    const bool upper = sub / 2 % 2 != 0, last = i >= 2;
+    const Int third = V::And(Byte(block, row, 8 * chunk + sub),
+                             V::Set((upper ? 0x01010101 : 0x04040404) << (last ? 1 : 0)));
+    const Int code = V::And(half, V::Set(upper ? 0x0C0C0C0C : 0x03030303));
+    return V::Lookup(kRaisedIQ1M[2 * upper + last], V::Or(code, third));
   }
   static Int Scale(const uint8_t* block, int row, int s) {
-    const Int byte = V::WidenUnsigned(block + kUnit2 + s * kUnit1 + row);
-    return V::Add(V::template ShiftLeft<1>(V::And(byte, V::Set(7))), V::Set(1));
+    return V::template ShiftRight<28>(Byte(block, row, s));
+  }
+
+ private:
+  static Int Byte(const uint8_t* block, int row, int s) {
+    return V::Repeat(block + kUnit2 + s * kUnit1 + row);
   }
 };
 
