@@ -218,8 +218,16 @@ class Backend {
   virtual void CombineExperts(const Routing& routing, const ExpertPlan& plan,
                               const ConstRows& slots, SumStart start, const Rows& y) = 0;
 
-  // low_rank_ops.h
+  // low_rank_ops.h: Project, and what the adapters of the step add to it.
+  virtual void ProjectAdapted(ScratchArena& scratch, std::span<const ProjectionGroup> groups,
+                              const StepAdapters& adapters);
+  // Every out += up (scale * (down x)).
   virtual void AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums);
+  // What ops of the device read of an adapter's products, which it does not outlive; empty: they
+  // are given the products alone.
+  virtual Result<DeviceBuffer> LowRankTable(std::span<const LowRank> /*products*/) {
+    return DeviceBuffer();
+  }
 
   // scan_ops.h
   virtual void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,
@@ -269,6 +277,9 @@ class Backend {
                                 ExpertInput, std::span<const ExpertLowRankSum>) {
     CHECK(adapts_experts());
   }
+
+  // Before BeginStep: the adapters of the step's rows, until its end; null: they have none.
+  virtual void TakeAdapters(const StepAdapters*) {}
 };
 
 }  // namespace reprise

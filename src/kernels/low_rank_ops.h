@@ -6,6 +6,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "device/device_ptr.h"
 #include "kernels/matrix.h"
 #include "kernels/op_context.h"
 #include "kernels/rows.h"
@@ -36,6 +37,9 @@ struct AdaptedRows {
   int64_t row_begin = 0;
   int64_t row_count = 0;
   std::span<const LowRank> products;
+  DevicePtr<const std::byte> table = nullptr;  // of these products (Backend::LowRankTable)
+  // Equal for adapters of the same weights with the same ranks.
+  uint64_t shape = 0;
 };
 
 // The adapters of a step, in an OpContext: Project and ProjectGroups add what they say.
@@ -52,6 +56,5 @@ struct LowRankSum {
   const LowRank* product = nullptr;
   Rows out;
 };
-void AddLowRank(const OpContext& context, std::span<const LowRankSum> sums);
 
 }  // namespace reprise

@@ -53,9 +53,9 @@ Status Model::Begin(const OpContext& context, const BatchView& batch, const Stat
   REPRISE_TRY(TakeErrors(all));
   // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
   // keeping. An observer wants to see every op, and may wait for each. What goes from device to
-  // device is no program of one. Adapters come and go, and so do vectors of pictures.
+  // device is no program of one. Vectors of pictures come and go.
   if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr ||
-      devices_ != nullptr || step.adapted() || !batch.pictures.empty()) {
+      devices_ != nullptr || !batch.pictures.empty()) {
     Run(step, results);
   } else {
     const StepProgram program = {this, results.logits, results.finite};

@@ -57,7 +57,7 @@ struct Packer {
   Status Open() {
     for (Device& device : devices) {
       if (device.backend != nullptr) continue;
-      REPRISE_ASSIGN(device.backend, MakeBackend({device.name, 1, 0}));
+      REPRISE_ASSIGN(device.backend, MakeBackend({device.name, 4, 0}));
     }
     return OkStatus();
   }

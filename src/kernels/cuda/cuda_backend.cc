@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/kernel.h"
@@ -46,6 +47,28 @@ bool IsComputed(DType dtype) {
     default:
       return true;
   }
+}
+
+// The tables of so many rows; empty: there are no adapters, or there is one without a table.
+std::vector<const std::byte*> RowTables(const StepAdapters* adapters, int64_t rows) {
+  if (adapters == nullptr) return {};
+  std::vector<const std::byte*> tables(static_cast<size_t>(rows));
+  for (const AdaptedRows& adapted : adapters->rows) {
+    if (!adapted.table) return {};
+    std::fill_n(tables.begin() + adapted.row_begin, adapted.row_count, Raw(adapted.table));
+  }
+  return tables;
+}
+
+// What launches with them depend on: which shapes there are, whichever rows have them.
+uint64_t ShapeOf(const StepAdapters* adapters) {
+  if (adapters == nullptr) return 0;
+  std::vector<uint64_t> shapes;
+  for (const AdaptedRows& adapted : adapters->rows) shapes.push_back(adapted.shape);
+  std::sort(shapes.begin(), shapes.end());
+  shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+  const auto bytes = std::as_bytes(std::span(shapes));
+  return HashBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace
@@ -136,15 +159,19 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   };
   const size_t spoilt_bytes = padded(host.sequences.size() * sizeof(int32_t));
   const size_t block_room = std::bit_ceil(std::max<size_t>(host.blocks.size_bytes(), 256));
+  const std::vector<const std::byte*> tables = RowTables(adapters_, step->rows());
+  const std::span<const std::byte* const> row_tables(tables);
   const size_t total = padded(host.tokens.size_bytes()) + padded(host.positions.size_bytes()) +
                        padded(host.row_sequences.size_bytes()) +
                        padded(host.sequences.size_bytes()) + padded(host.logit_rows.size_bytes()) +
-                       padded(host.taps.size_bytes()) + spoilt_bytes + block_room +
+                       padded(host.taps.size_bytes()) + spoilt_bytes +
+                       padded(row_tables.size_bytes()) + block_room +
                        (step->choices != nullptr ? OperandBytes(*step->choices) : 0);
   const DevicePtr<std::byte> device = Room(scratch, total);
   if (const Status pinned = upload_.Prepare(total); !pinned.ok()) Fail(pinned);
   upload_to_ = nullptr;
   chosen_with_step_ = false;
+  row_tables_ = nullptr;
   if (failed()) return;
   size_t offset = 0;
   const auto put = [&]<typename T>(std::span<const T> from, DevicePtr<const T>* to) {
@@ -161,6 +188,11 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   std::memset(upload_.data() + offset, 0, spoilt_bytes);
   step->spoilt = (device + int64_t(offset)).As<int32_t>();
   offset += spoilt_bytes;
+  if (!tables.empty()) {
+    DevicePtr<const std::byte* const> place;
+    put(row_tables, &place);
+    row_tables_ = reinterpret_cast<const LowRankView* const*>(Raw(place));
+  }
   put(host.blocks, &step->device.blocks);
   offset += block_room - padded(host.blocks.size_bytes());
   upload_bytes_ = total;
@@ -188,15 +220,18 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
                           .ok();
   // Arrays that went already are no part of it.
   const StepGraphs::Launched launched = {depth_, to != nullptr ? upload_.data() : nullptr,
-                                         upload_bytes_,
+                                         upload_bytes_, ShapeOf(adapters_),
                                          chosen_with_step_ ? choices_.asked() : Choices::Asked{}};
-  graphs_.Run(scratch, step, launched, program, [&] {
+  const auto run = [&] {
     joined_.Begin(to != nullptr ? HostArrays{upload_.data(), upload_bytes_, to} : HostArrays{});
     ops();
     const FlaggedRows flagged = chosen_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
     joined_.End();
     if (chosen_with_step_) choices_.Ask(stream(), logits, flagged, Raw(program.finite));
-  });
+  };
+  // Adapters without tables have launches of their own, which come and go with them.
+  const bool known = adapters_ == nullptr || row_tables_ != nullptr;
+  known ? graphs_.Run(scratch, step, launched, program, run) : run();
   if (to != nullptr) upload_.Mark(memory_->stream());
 }
 

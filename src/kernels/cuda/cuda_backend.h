@@ -13,6 +13,7 @@
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/tensor/attention/attention.h"
+#include "kernels/cuda/tensor/low_rank.h"
 #include "kernels/cuda/view.h"
 #include "kernels/devices/step_keeper.h"
 #include "kernels/reference/gpu/tensor_core.h"
@@ -60,6 +61,10 @@ class CudaBackend final : public Backend, public StepKeeper {
                       const std::function<void()>& meanwhile) override;
 
   void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) override;
+  void ProjectAdapted(ScratchArena& scratch, std::span<const ProjectionGroup> groups,
+                      const StepAdapters& adapters) override;
+  Result<DeviceBuffer> LowRankTable(std::span<const LowRank> products) override;
+  void TakeAdapters(const StepAdapters* adapters) override { adapters_ = adapters; }
   void ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
                     std::span<const HeadProjection> projections) override;
   void BeginStep(ScratchArena& scratch, StepLayout* step) override;
@@ -182,6 +187,9 @@ class CudaBackend final : public Backend, public StepKeeper {
   void RunAttend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
                  const ConstRows& q, const Rows& out);
+  // narrow: what is added to the outputs, all but its x and its sums.
+  void ProjectGroup(ScratchArena& scratch, const ProjectionGroup& group,
+                    std::span<LowRankCall> narrow);
   // Products that may be one kernel with the ops around them; false: they cannot.
   bool JoinProducts(const ProjectionGroup& group);
   bool JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
@@ -211,8 +219,11 @@ class CudaBackend final : public Backend, public StepKeeper {
   ChoiceView step_operands_;  // of the choices that the step was told of, as it will have them
   Pinned choices_sent_;       // operands of others
   Choices choices_;
-  bool chosen_with_step_ = false;  // the latest step asked for them
-  DepthView depth_;                // of the step
+  bool chosen_with_step_ = false;           // the latest step asked for them
+  const StepAdapters* adapters_ = nullptr;  // of the step
+  // Of its rows, on the device; null: there are none, or not of all.
+  const LowRankView* const* row_tables_ = nullptr;
+  DepthView depth_;  // of the step
   StepGraphs graphs_;
   JoinedOps joined_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products: the activations brought into the forms that the weights ask for, each once, then one
-// launch a matrix.
+// launch a matrix; and what adapters add.
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -36,22 +37,25 @@ class Activations {
     return x_;
   }
 
+  // Or, of few rows, as they are, to be rounded on the way.
   const HalfRows& half() {
+    if (!MayRoundOnTheWay(x_)) return rounded();
+    if (half_.rows == 0) half_ = RoundedOnTheWay(x_);
+    return half_;
+  }
+
+  const HalfRows& rounded() {
     HalfRows& rows = half_;
-    if (rows.rows > 0) return rows;
-    if (MayRoundOnTheWay(x_)) {
-      rows = RoundedOnTheWay(x_);
+    if (rows.data != nullptr) return rows;
+    const int64_t stride = (x_.cols + 15) / 16 * 16;
+    rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
+            Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
+    LookForRefusal();
+    if (made_) {
+      MakeAndRoundRows(stream_, *made_, rows);
+      made_.reset();
     } else {
-      const int64_t stride = (x_.cols + 15) / 16 * 16;
-      rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
-              Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
-      LookForRefusal();
-      if (made_) {
-        MakeAndRoundRows(stream_, *made_, rows);
-        made_.reset();
-      } else {
-        RoundRows(stream_, x_, rows);
-      }
+      RoundRows(stream_, x_, rows);
     }
     return rows;
   }
@@ -122,6 +126,33 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
   }
 }
 
+// Those of one form together, whatever comes between them.
+void RunProducts(Stream stream, Activations& x, const ProjectionGroup& group) {
+  std::vector<HalfProduct> halves;
+  std::vector<FloatProduct> floats;
+  std::vector<QuantisedProduct> quantised[2];
+  for (const Projection& projection : group.projections) {
+    const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
+    const View out = ViewOf(projection.out);
+    const float* bias = Raw(projection.bias);
+    if (weight.form() == ActivationForm::kF16) {
+      halves.push_back({weight.half(), bias, out});
+    } else if (weight.form() == ActivationForm::kF32) {
+      floats.push_back({weight.f32(), bias, out});
+    } else {
+      const bool small = weight.form() == ActivationForm::kBlock32;
+      quantised[small ? 0 : 1].push_back({weight.quantised(), bias, out});
+    }
+  }
+  if (!halves.empty()) x.half();  // first: it may make x on the way
+  for (const ActivationForm form : {ActivationForm::kBlock32, ActivationForm::kBlock256}) {
+    const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
+    if (!products.empty()) ProductsQuantised(stream, products, x.quantised(form));
+  }
+  if (!floats.empty()) ProductsF32(stream, floats, x.f32());
+  if (!halves.empty()) Products(stream, x.half(), halves);
+}
+
 }  // namespace
 
 bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
@@ -149,36 +180,82 @@ bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
 }
 
 void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
-  for (const ProjectionGroup& group : groups) {
-    if (JoinProducts(group)) continue;
-    const ScratchScope scope(scratch);
-    std::optional<MadeRows> made = joined_.Take(ViewOf(group.x));
-    Activations x(stream(), scratch, group.x, std::move(made));
-    // Those of one form together, whatever comes between them.
-    std::vector<HalfProduct> halves;
-    std::vector<FloatProduct> floats;
-    std::vector<QuantisedProduct> quantised[2];
-    for (const Projection& projection : group.projections) {
-      const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
-      const View out = ViewOf(projection.out);
-      const float* bias = Raw(projection.bias);
-      if (weight.form() == ActivationForm::kF16) {
-        halves.push_back({weight.half(), bias, out});
-      } else if (weight.form() == ActivationForm::kF32) {
-        floats.push_back({weight.f32(), bias, out});
-      } else {
-        const bool small = weight.form() == ActivationForm::kBlock32;
-        quantised[small ? 0 : 1].push_back({weight.quantised(), bias, out});
-      }
-    }
-    if (!halves.empty()) x.half();  // first: it may make x on the way
-    for (const ActivationForm form : {ActivationForm::kBlock32, ActivationForm::kBlock256}) {
-      const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
-      if (!products.empty()) ProductsQuantised(stream(), products, x.quantised(form));
-    }
-    if (!floats.empty()) ProductsF32(stream(), floats, x.f32());
-    if (!halves.empty()) Products(stream(), x.half(), halves);
+  for (const ProjectionGroup& group : groups) ProjectGroup(scratch, group, {});
+}
+
+void CudaBackend::ProjectGroup(ScratchArena& scratch, const ProjectionGroup& group,
+                               std::span<LowRankCall> narrow) {
+  const bool joined = JoinProducts(group);
+  if (joined && narrow.empty()) return;
+  const ScratchScope scope(scratch);
+  std::optional<MadeRows> made;
+  if (!joined) made = joined_.Take(ViewOf(group.x));
+  Activations x(stream(), scratch, group.x, std::move(made));
+  for (LowRankCall& call : narrow) {
+    call.half = x.rounded();
+    call.x = x.f32();
+    call.sums = Raw(Room(scratch, size_t(LowRankSumFloats(call)) * sizeof(float)).As<float>());
+    RunLowRankDown(stream(), call);
   }
+  if (!joined) RunProducts(stream(), x, group);
+  for (const LowRankCall& call : narrow) RunLowRankUp(stream(), call);
+}
+
+// Adapters of the rows that have tables: two kernels more, whatever adapters there are.
+void CudaBackend::ProjectAdapted(ScratchArena& scratch, std::span<const ProjectionGroup> groups,
+                                 const StepAdapters& adapters) {
+  if (row_tables_ == nullptr) return Backend::ProjectAdapted(scratch, groups, adapters);
+  for (const ProjectionGroup& group : groups) {
+    std::vector<LowRankCall> calls;
+    for (const Projection& projection : group.projections) {
+      const auto weight = adapters.weights->find(projection.weight);
+      if (weight == adapters.weights->end()) continue;
+      int64_t rank = 0;
+      for (const AdaptedRows& adapted : adapters.rows) {
+        rank = std::max(rank, adapted.products[weight->second].down.rows());
+      }
+      if (rank == 0) continue;
+      CHECK(group.x.rows == adapters.row_count);
+      if (calls.empty() || calls.back().count == LowRankCall::kMost) calls.emplace_back();
+      LowRankCall& call = calls.back();
+      call.x = ViewOf(group.x);
+      call.tables = row_tables_;
+      call.weight[call.count] = static_cast<int>(weight->second);
+      call.out[call.count++] = ViewOf(projection.out);
+      call.ranks = std::max(call.ranks, static_cast<int>((rank + 15) / 16 * 16));
+    }
+    ProjectGroup(scratch, group, calls);
+  }
+}
+
+Result<DeviceBuffer> CudaBackend::LowRankTable(std::span<const LowRank> products) {
+  std::vector<LowRankView> table(products.size());
+  // data, elements between rows, scale, whether they are floats
+  const auto put = [](const CudaMatrix& from, const void** data, int32_t* stride, float* scale,
+                      int32_t* floats) {
+    *floats = from.form() == ActivationForm::kF32 ? 1 : 0;
+    *data = *floats != 0 ? static_cast<const void*>(from.f32()) : from.half().data;
+    *stride = static_cast<int32_t>(*floats != 0 ? from.shape().cols : from.half().stride);
+    *scale = *floats != 0 ? 1 : from.half().scale;
+  };
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i].empty()) continue;
+    const CudaMatrix& down = CudaMatrixOf(products[i].down);
+    const CudaMatrix& up = CudaMatrixOf(products[i].up);
+    if (IsQuantised(down.shape().dtype) || IsQuantised(up.shape().dtype) ||
+        down.shape().rows > kLowRankMost) {
+      return DeviceBuffer();
+    }
+    LowRankView& view = table[i];
+    view.rank = static_cast<int32_t>(down.shape().rows);
+    view.scale = products[i].scale;
+    put(down, &view.down, &view.down_stride, &view.down_scale, &view.down_floats);
+    put(up, &view.up, &view.up_stride, &view.up_scale, &view.up_floats);
+  }
+  const auto bytes = std::as_bytes(std::span(table));
+  REPRISE_ASSIGN(DeviceBuffer buffer, memory_->Allocate(bytes.size()));
+  memory_->Upload(buffer.data(), bytes.data(), bytes.size());
+  return buffer;
 }
 
 void CudaBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,

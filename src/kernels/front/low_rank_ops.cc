@@ -5,21 +5,44 @@
 
 #include "base/check.h"
 #include "kernels/backend.h"
-#include "kernels/front/op_scope.h"
 
 namespace reprise {
+namespace {
 
-void AddLowRank(const OpContext& context, std::span<const LowRankSum> sums) {
-  for (const LowRankSum& sum : sums) {
-    const LowRank& product = *sum.product;
-    CHECK(sum.x.rows > 0 && sum.x.rows == sum.out.rows);
-    CHECK(product.down.count() == 1 && product.up.count() == 1);
-    CHECK(product.down.cols() == sum.x.cols && product.up.rows() == sum.out.cols);
-    CHECK(product.down.rows() == product.up.cols());
+// What the adapters of the step's rows say of these products.
+std::vector<LowRankSum> SumsOf(std::span<const ProjectionGroup> groups, const StepAdapters& step) {
+  std::vector<LowRankSum> sums;
+  for (const AdaptedRows& adapted : step.rows) {
+    const auto part = [&](const auto& x) {
+      auto rows = x;
+      rows.data = x.data + adapted.row_begin * x.stride;
+      rows.rows = adapted.row_count;
+      return rows;
+    };
+    for (const ProjectionGroup& group : groups) {
+      for (const Projection& projection : group.projections) {
+        const auto weight = step.weights->find(projection.weight);
+        if (weight == step.weights->end()) continue;
+        const LowRank& product = adapted.products[weight->second];
+        if (product.empty()) continue;
+        CHECK(group.x.rows == step.row_count);
+        CHECK(product.down.count() == 1 && product.up.count() == 1);
+        CHECK(product.down.cols() == group.x.cols && product.up.rows() == projection.out.cols);
+        CHECK(product.down.rows() == product.up.cols());
+        sums.push_back({part(group.x), &product, part(projection.out)});
+      }
+    }
   }
-  if (sums.empty()) return;
-  const OpScope scope(context, "add low rank");
-  if (scope.runs()) context.backend->AddLowRank(*context.scratch, sums);
+  return sums;
+}
+
+}  // namespace
+
+void Backend::ProjectAdapted(ScratchArena& scratch, std::span<const ProjectionGroup> groups,
+                             const StepAdapters& adapters) {
+  Project(scratch, groups);
+  const std::vector<LowRankSum> sums = SumsOf(groups, adapters);
+  if (!sums.empty()) AddLowRank(scratch, sums);
 }
 
 // Two products and a sum, each for all of them at once.
@@ -37,15 +60,15 @@ void Backend::AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums
     up.push_back({&sum.product->up, added.back()});
   }
   if (scratch.refused()) return;
-  std::vector<ProjectionGroup> groups(sums.size());
-  for (size_t i = 0; i < sums.size(); ++i) groups[i] = {sums[i].x, {&down[i], 1}};
-  Project(scratch, groups);
+  std::vector<ProjectionGroup> narrow(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) narrow[i] = {sums[i].x, {&down[i], 1}};
+  Project(scratch, narrow);
   for (size_t i = 0; i < sums.size(); ++i) {
     const float scale = sums[i].product->scale;
     if (scale != 1) Scale(between[i], scale, between[i]);
-    groups[i] = {between[i], {&up[i], 1}};
+    narrow[i] = {between[i], {&up[i], 1}};
   }
-  Project(scratch, groups);
+  Project(scratch, narrow);
   for (size_t i = 0; i < sums.size(); ++i) Add(sums[i].out, added[i], sums[i].out);
 }
 

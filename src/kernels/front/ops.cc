@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "kernels/front/op_scope.h"
-#include "kernels/low_rank_ops.h"
 
 namespace reprise {
 namespace {
@@ -15,31 +14,6 @@ void CheckProjection(const ConstRows& x, const Projection& projection) {
   const Matrix& weight = *projection.weight;
   CHECK(weight.count() == 1 && weight.cols() == x.cols && projection.out.cols == weight.rows());
   CHECK(projection.out.rows == x.rows);
-}
-
-// What the adapters of the step's rows say of these products.
-void AddAdapters(const OpContext& context, std::span<const ProjectionGroup> groups) {
-  const StepAdapters& step = *context.adapters;
-  std::vector<LowRankSum> sums;
-  for (const AdaptedRows& adapted : step.rows) {
-    const auto part = [&](const auto& x) {
-      auto rows = x;
-      rows.data = x.data + adapted.row_begin * x.stride;
-      rows.rows = adapted.row_count;
-      return rows;
-    };
-    for (const ProjectionGroup& group : groups) {
-      for (const Projection& projection : group.projections) {
-        const auto weight = step.weights->find(projection.weight);
-        if (weight == step.weights->end()) continue;
-        const LowRank& product = adapted.products[weight->second];
-        if (product.empty()) continue;
-        CHECK(group.x.rows == step.row_count);
-        sums.push_back({part(group.x), &product, part(projection.out)});
-      }
-    }
-  }
-  AddLowRank(context, sums);
 }
 
 bool Divides(int groups, const ConstRows& x) { return groups > 0 && x.cols % groups == 0; }
@@ -65,11 +39,10 @@ void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> gr
     for (const Projection& projection : group.projections) CheckProjection(group.x, projection);
   }
   if (groups.empty()) return;
-  {
-    const OpScope scope(context, "project");
-    if (scope.runs()) context.backend->Project(*context.scratch, groups);
-  }
-  if (context.adapters != nullptr) AddAdapters(context, groups);
+  const OpScope scope(context, "project");
+  if (!scope.runs()) return;
+  if (context.adapters == nullptr) return context.backend->Project(*context.scratch, groups);
+  context.backend->ProjectAdapted(*context.scratch, groups, *context.adapters);
 }
 
 void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
@@ -90,7 +63,9 @@ void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
 
 void BeginStep(const OpContext& context, StepLayout* step) {
   const OpScope scope(context, "begin step");
-  if (scope.runs()) context.backend->BeginStep(*context.scratch, step);
+  if (!scope.runs()) return;
+  context.backend->TakeAdapters(context.adapters);
+  context.backend->BeginStep(*context.scratch, step);
 }
 
 void Embed(const OpContext& context, const Matrix& table, const StepLayout& step, const Rows& out) {

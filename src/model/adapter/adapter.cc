@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/sha256.h"
 #include "kernels/backend.h"
 #include "model/adapter/adapter_values.h"
@@ -200,6 +201,18 @@ std::vector<ExpertName> ExpertNames(std::string_view name) {
     begin = end;
   }
   return names;
+}
+
+// Of which weights, and of what ranks, it is.
+uint64_t ShapeOf(std::span<const LowRank> products) {
+  std::vector<int64_t> ranks;
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i].empty()) continue;
+    ranks.push_back(int64_t(i));
+    ranks.push_back(products[i].down.rows());
+  }
+  const auto bytes = std::as_bytes(std::span(ranks));
+  return HashBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace
@@ -418,6 +431,17 @@ bool IsAdaptable(const PlannedTensor& tensor) {
          !turned(tensor.other_fused);
 }
 
+// Not experts, embeddings or heads, whose rows are not those of the step.
+static bool ChangesLayersAlone(const Adapter& adapter, const AdaptableModel& model) {
+  if (!adapter.embedding().empty()) return false;
+  for (size_t i = 0; i < adapter.products().size(); ++i) {
+    const PlannedTensor& tensor = model.tensors[i];
+    if (adapter.products()[i].empty()) continue;
+    if (tensor.role != TensorRole::kLayer || IsOfExperts(tensor)) return false;
+  }
+  return true;
+}
+
 Result<std::shared_ptr<const Adapter>> Adapter::Load(const AdapterFile& file, double scale,
                                                      const AdaptableModel& model,
                                                      std::span<const OpContext> contexts) {
@@ -428,6 +452,11 @@ Result<std::shared_ptr<const Adapter>> Adapter::Load(const AdapterFile& file, do
   }
   std::shared_ptr<Adapter> adapter(new Adapter());
   REPRISE_TRY(AdapterLoader(file, scale, model, contexts, adapter.get()).Load());
+  adapter->shape_ = ShapeOf(adapter->products_);
+  const bool known = contexts.size() == 1 && ChangesLayersAlone(*adapter, model);
+  if (known) {
+    REPRISE_ASSIGN(adapter->table_, contexts.front().backend->LowRankTable(adapter->products_));
+  }
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 

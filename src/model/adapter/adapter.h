@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/memory.h"
 #include "kernels/low_rank_ops.h"
 #include "kernels/op_context.h"
 #include "model/adapter/adapter_file.h"
@@ -59,6 +61,9 @@ class Adapter {
   const LowRank& embedding() const { return embedding_; }
   const std::string& digest() const { return digest_; }
   size_t bytes() const { return bytes_; }
+  // Equal for adapters of the same weights with the same ranks.
+  uint64_t shape() const { return shape_; }
+  DevicePtr<const std::byte> table() const { return table_.data(); }  // Backend::LowRankTable
 
   // An activated adapter (aLoRA) counts from the last of these tokens on that a prompt has, the
   // first of them included; before, state is that of the model. Empty: it counts everywhere.
@@ -78,6 +83,8 @@ class Adapter {
   size_t bytes_ = 0;
   std::vector<TokenId> invocation_;
   TokenId mark_ = 0;
+  uint64_t shape_ = 0;
+  DeviceBuffer table_;  // of products_
 };
 
 // Whether adapters may change a tensor by a product: a matrix of a layer that rows are multiplied

@@ -131,7 +131,8 @@ void Step::AddAdapter(const SequenceSlice& sequence) {
       adapted_.back().row_begin + adapted_.back().row_count == begin) {
     adapted_.back().row_count += count;
   } else {
-    adapted_.push_back({begin, count, products});
+    adapted_.push_back(
+        {begin, count, products, sequence.adapter->table(), sequence.adapter->shape()});
   }
   const LowRank& embedding = sequence.adapter->embedding();
   if (!embedding.empty()) embedded_.push_back({begin, count, &embedding});
@@ -146,7 +147,7 @@ void Step::FindAdaptedLogits() {
     };
     const int64_t begin = place(rows.row_begin);
     const int64_t end = place(rows.row_begin + rows.row_count);
-    if (begin < end) adapted_logits_.push_back({begin, end - begin, rows.products});
+    if (begin < end) adapted_logits_.push_back({begin, end - begin, rows.products, nullptr, 0});
   }
 }
 

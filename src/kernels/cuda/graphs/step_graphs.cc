@@ -35,6 +35,7 @@ void StepGraphs::Run(ScratchArena& scratch, const StepLayout& step, const Launch
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
        launched.depth.longest, launched.depth.row_groups, int64_t(launched.array_bytes),
        int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used)},
+      launched.adapters,
       launched.choices};
   auto found = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& entry) { return entry.shape == shape; });

@@ -39,6 +39,7 @@ class StepGraphs {
     DepthView depth;
     const void* arrays = nullptr;  // of the step, as the host has them
     size_t array_bytes = 0;
+    uint64_t adapters = 0;   // the shape of those of the rows (StepAdapters)
     Choices::Asked choices;  // none: not with the step
   };
   void Run(ScratchArena& scratch, const StepLayout& step, const Launched& launched,
@@ -55,6 +56,7 @@ class StepGraphs {
     const void* model;
     const void* places[9];
     int64_t counts[9];
+    uint64_t adapters;
     Choices::Asked choices;
 
     bool operator==(const Shape&) const = default;
