@@ -184,7 +184,8 @@ void SplitBackend::Embed(const Matrix& table, const StepLayout& step, const Rows
   for (const SplitMatrix::Part& part : weights.parts()) {
     begins.push_back(int64_t(tokens.size()));
     for (int64_t row = 0; row < rows; ++row) {
-      const int32_t token = step.host.tokens[size_t(row)];
+      const int32_t asked = step.host.tokens[size_t(row)];
+      const int32_t token = asked < table.rows() ? asked : 0;
       if (token < part.begin || token >= part.end) continue;
       places[size_t(row)] = int32_t(tokens.size());
       tokens.push_back(token - int32_t(part.begin));
