@@ -21,9 +21,9 @@ class BlockPart {
 };
 
 template <typename Layer>
-class PartOf final : public BlockPart {
+class LayerPart final : public BlockPart {
  public:
-  explicit PartOf(Layer layer) : layer_(std::move(layer)) {}
+  explicit LayerPart(Layer layer) : layer_(std::move(layer)) {}
   void Declare(TensorPlan* plan) override { layer_.Declare(plan); }
   void CompleteWeights() override {
     if constexpr (requires { layer_.CompleteWeights(); }) layer_.CompleteWeights();

@@ -52,7 +52,7 @@ Vocabulary::Shape MakeVocabularyShape(const DecoderConfig& config, const DenseTr
 }
 
 // The rows of a picture.
-Rows PartOf(const Rows& x, const PictureRows& picture) {
+Rows RowsOf(const Rows& x, const PictureRows& picture) {
   return {x.data + int64_t{picture.row_begin} * x.stride, picture.row_count, x.cols, x.stride};
 }
 
@@ -228,7 +228,7 @@ void DenseDecoder::EmbedPictures(const Step& home, const Rows& x) const {
   const int64_t stride = x.cols * (1 + traits_.picture_layers);
   for (const PictureRows& picture : home.batch().pictures) {
     CopyHeads(home.context(), 1, x.cols, {picture.vectors, picture.row_count, x.cols, stride}, 0,
-              PartOf(x, picture), 0);
+              RowsOf(x, picture), 0);
   }
 }
 
@@ -238,7 +238,7 @@ void DenseDecoder::AddPictures(const Step& home, const Step& step, int layer, co
   for (const PictureRows& picture : home.batch().pictures) {
     const ConstRows added = {picture.vectors + (layer + 1) * x.cols, picture.row_count, x.cols,
                              stride};
-    const Rows rows = PartOf(x, picture);
+    const Rows rows = RowsOf(x, picture);
     Add(step.context(), rows, &step == &home ? added : ConstRows(step.Bring(home, added)), rows);
   }
 }

@@ -54,9 +54,9 @@ MtpBlock::MtpBlock(MtpShape shape, int layer, size_t layer_state)
       layer_state_(layer_state),
       attention_(MakeAttention(shape_, layer, layer_state)) {
   if (shape_.moe) {
-    mlp_ = std::make_unique<PartOf<MoeMlp>>(MoeMlp(*shape_.moe, layer));
+    mlp_ = std::make_unique<LayerPart<MoeMlp>>(MoeMlp(*shape_.moe, layer));
   } else {
-    mlp_ = std::make_unique<PartOf<GatedMlp>>(GatedMlp(shape_.mlp, layer));
+    mlp_ = std::make_unique<LayerPart<GatedMlp>>(GatedMlp(shape_.mlp, layer));
   }
 }
 

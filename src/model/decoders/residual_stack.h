@@ -44,7 +44,7 @@ class ResidualStack : public FamilyModel {
   template <typename Layer, typename Shape>
   void Add(const Shape& shape) {
     blocks_.back().parts.push_back(
-        std::make_unique<PartOf<Layer>>(Layer(shape, blocks_.back().layer)));
+        std::make_unique<LayerPart<Layer>>(Layer(shape, blocks_.back().layer)));
   }
   // The same for a layer with state, which is declared in the StateSpec.
   template <typename Layer, typename Shape>
@@ -52,7 +52,7 @@ class ResidualStack : public FamilyModel {
     Layer layer(shape, blocks_.back().layer, card_.state.layers.size());
     card_.state.layers.push_back(layer.state());
     layer.AddCost(&card_.state);
-    blocks_.back().parts.push_back(std::make_unique<PartOf<Layer>>(std::move(layer)));
+    blocks_.back().parts.push_back(std::make_unique<LayerPart<Layer>>(std::move(layer)));
   }
 
   // Adds the block that predicts further tokens, which lies behind the last layer.
