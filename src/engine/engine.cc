@@ -68,6 +68,7 @@ Engine::~Engine() { Stop(); }
 // One iteration: the path of a request, stage by stage.
 bool Engine::Step() {
   cache_->SetTime(clock_.NowMs());
+  roster_.SetTime(clock_.NowMs());
   Admit();
   DropCancelled();
   if (sleeping_ || FallsAsleep()) {
@@ -153,6 +154,7 @@ void Engine::PlanStep() {
     if (!sequence.plain && sequence.sight && !Sees(sequence, &one)) return;
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
+    one.crowds = sequence.tenant != nullptr && roster_.Crowds(sequence);
     sequence.lease.PrefetchEnd();  // where Append will write: pages of their own come slowly
     runnables.push_back(one);
     sequences.push_back(&sequence);

@@ -12,6 +12,11 @@
 namespace reprise {
 namespace {
 
+// A tenant that has gone counts as near for so long: it may come back.
+constexpr int64_t kLatelyMs = 10'000;
+// Of tenants that have gone no more are known.
+constexpr size_t kTenantsMax = 4096;
+
 std::unique_ptr<Sequence> Take(std::vector<std::unique_ptr<Sequence>>* from, Sequence& sequence) {
   const auto at = std::find_if(from->begin(), from->end(),
                                [&](const auto& other) { return other.get() == &sequence; });
@@ -62,12 +67,19 @@ void Roster::RemoveFinished() {
   const auto remove = [this](std::vector<std::unique_ptr<Sequence>>* from, int waiting,
                              int running) {
     return std::erase_if(*from, [&](const std::unique_ptr<Sequence>& one) {
-      if (one->finished) Count(*one->tenant, waiting, running);
-      return one->finished;
+      if (!one->finished) return false;
+      one->tenant->left_ms = now_ms_;
+      Count(*one->tenant, waiting, running);
+      return true;
     });
   };
   if (remove(&waiting_, -1, 0) + remove(&running_, 0, -1) == 0) return;
-  std::erase_if(tenants_, [](const auto& tenant) { return !tenant.second->present(); });
+  const int64_t since = tenants_.size() > kTenantsMax ? now_ms_ : now_ms_ - kLatelyMs;
+  std::erase_if(tenants_, [&](const auto& tenant) {
+    TenantLoad& load = *tenant.second;
+    if (!load.present()) load.next_turn = 0;
+    return !load.present() && load.left_ms <= since;
+  });
 }
 
 // Somebody of the tenant has come, gone or changed places.
@@ -75,8 +87,15 @@ void Roster::Count(TenantLoad& tenant, int32_t waiting, int32_t running) {
   ++changes_;
   tenant.waiting += waiting;
   tenant.running += running;
-  weights_ = 0;
-  for (const auto& [name, other] : tenants_) weights_ += other->present() ? other->weight : 0;
+  weights_ = weights_lately_ = 0;
+  for (const auto& [name, other] : tenants_) {
+    if (other->present()) {
+      weights_ += other->weight;
+    } else if (other->left_ms + kLatelyMs > now_ms_) {
+      weights_lately_ += other->weight;
+      lately_until_ms_ = std::max(lately_until_ms_, other->left_ms + kLatelyMs);
+    }
+  }
 }
 
 void Roster::EndWaits() {
@@ -124,6 +143,12 @@ std::unordered_map<uint64_t, Sequence*> Roster::Flights() const {
 
 int32_t Roster::ShareOf(const TenantLoad& tenant) const {
   return reprise::ShareOf(running_max_, tenant.weight, weights_);
+}
+
+bool Roster::Crowds(const Sequence& sequence) const {
+  const TenantLoad& tenant = *sequence.tenant;
+  const int64_t lately = now_ms_ < lately_until_ms_ ? weights_lately_ : 0;
+  return tenant.running > reprise::ShareOf(running_max_, tenant.weight, weights_ + lately);
 }
 
 std::map<std::string, TenantLoad> Roster::QueuedByTenant() const {

@@ -29,6 +29,9 @@ class Roster {
  public:
   explicit Roster(int32_t running_max) : running_max_(running_max) {}
 
+  // Once per step.
+  void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
+
   // A request joins the queue. Those of a tenant take turns with those of others.
   void Add(std::unique_ptr<Sequence> sequence);
   void Start(Sequence& sequence);     // waiting -> running. REQUIRES: !full()
@@ -59,6 +62,9 @@ class Roster {
   Sequence* Surplus() const;
 
   int32_t ShareOf(const TenantLoad& tenant) const;           // of the places of those that run
+  // Whether the tenant of one that runs has more than its share of the places, where others have
+  // requests here, or had until some seconds ago.
+  bool Crowds(const Sequence& sequence) const;
   std::map<std::string, TenantLoad> QueuedByTenant() const;  // those that wait
   std::string Dump() const;
 
@@ -71,7 +77,10 @@ class Roster {
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;
   std::unordered_map<std::string, std::shared_ptr<TenantLoad>> tenants_;
-  int64_t weights_ = 0;  // of the tenants that are present
+  int64_t weights_ = 0;         // of the tenants that are present
+  int64_t weights_lately_ = 0;  // of those that were lately,
+  int64_t lately_until_ms_ = 0;  // as long as one of them counts
+  int64_t now_ms_ = 0;
   double turn_ = 0;      // of the one that was started last
   bool waits_ = false;   // somebody waited for another when priorities were lent
   uint64_t changes_ = 1;

@@ -36,6 +36,7 @@ struct TenantLoad {
   int32_t waiting = 0;
   int32_t running = 0;
   double next_turn = 0;  // of its next request; a request takes 1 / weight turns
+  int64_t left_ms = 0;   // when its last request here ended
 
   bool present() const { return waiting + running > 0; }
 };

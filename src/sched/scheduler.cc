@@ -15,6 +15,15 @@ constexpr double kObservationWeight = 0.25;
 constexpr double kAloneGaps = 2;
 // What streams leave of a step to prompts, however many streams there are: the part of a step.
 constexpr int32_t kPromptShare = 4;
+// What streams of a tenant beyond its share let a step take, times one with a single stream, where
+// there are other tenants. They lose a third of their tokens at most: what a step costs without any
+// row is no more than a step of one stream.
+constexpr double kCrowdSlowDown = 3;
+// In so many steps they look once what a single stream takes, and once whether more of them take
+// less than it seems.
+constexpr uint32_t kCrowdLooks = 128;
+// Their prompts have that part of the least chunk, whatever it takes.
+constexpr int32_t kCrowdChunk = 4;
 // Steps that went well before a limit on their rows is raised again.
 constexpr int32_t kCalmSteps = 64;
 // The oldest prompt's part of a step when shorter ones overtake it.
@@ -43,6 +52,17 @@ bool IsTry(uint32_t n) {
   return (n - next) % kRestsMax == 0;
 }
 
+// One row for `count` of the streams, those whose turn it is.
+void TakeTurns(std::span<const size_t> streams, size_t count, uint64_t* turn, StepPlan* plan) {
+  if (streams.empty()) return;
+  size_t next = *turn % streams.size();
+  for (size_t i = 0; i < count; ++i) {
+    (*plan)[streams[next]] = 1;
+    next = next + 1 == streams.size() ? 0 : next + 1;
+  }
+  *turn = next;
+}
+
 void Follow(double measured, double* estimate) {
   *estimate = *estimate == 0 ? measured : *estimate + kObservationWeight * (measured - *estimate);
 }
@@ -69,6 +89,7 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
     case Company::kStreams:
       // A step that takes long says little: others may have had the CPU.
       if (!drafts_) Follow(ms, &stream_ms_);
+      if (!drafts_ && rows == 1) Follow(ms, &lone_ms_);
       if (streams_.known()) ms = std::min(ms, kLongestStep * streams_.Ms(rows));
       streams_.Observe(rows, ms);
       return;
@@ -113,34 +134,74 @@ int32_t Scheduler::KeptForPrompts(int32_t streams) {
   return prompt_turn_ ? kept : 0;
 }
 
+// Whether a prompt of a tenant that does not crowd ends in the step; never twice in a row.
+bool Scheduler::CrowdStandsAside(std::span<const Runnable> runnables) const {
+  const int32_t room = gap_rows(static_cast<int32_t>(decoding_.size()));
+  return !stood_aside_ && std::any_of(prompts_.begin(), prompts_.end(), [&](size_t i) {
+    return !runnables[i].crowds && runnables[i].rows_ready <= room;
+  });
+}
+
+// What their rows let a step take.
+double Scheduler::CrowdMs() const {
+  return kCrowdSlowDown * (lone_ms_ > 0 ? lone_ms_ : streams_.Ms(1));
+}
+
+// How many streams of tenants that crowd the step has, beside those of others.
+size_t Scheduler::CrowdInStep() {
+  if (crowd_.empty()) return 0;
+  const uint32_t turn = ++crowd_steps_ % kCrowdLooks;
+  const bool pure = decoding_.empty() && prompts_.empty();
+  if (pure && (lone_ms_ == 0 || turn == 0)) return 1;
+  if (!streams_.known()) return crowd_.size();
+  int32_t most = streams_.RowsWithin(CrowdMs());
+  if (turn == kCrowdLooks / 2) most *= 2;
+  most = std::max(1, most - static_cast<int32_t>(decoding_.size()));
+  return std::min(crowd_.size(), static_cast<size_t>(most));
+}
+
+// Rows of their prompts that the step has beside so many streams.
+int32_t Scheduler::CrowdRows(int32_t streams) const {
+  if (!streams_.known()) return rows_max_;
+  const double ms = CrowdMs();
+  const int32_t rows = (beside_.known() ? beside_ : streams_).RowsWithin(ms) - streams;
+  return std::max(rows, std::max(1, options_.chunk_rows_min / kCrowdChunk));
+}
+
 StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   StepPlan plan(runnables.size(), 0);
   std::vector<size_t>& decoding = decoding_;
+  std::vector<size_t>& crowd = crowd_;
   std::vector<size_t>& prompts = prompts_;
   std::vector<size_t>& idle = idle_;
-  for (auto* list : {&decoding, &prompts, &idle}) list->clear();
+  for (auto* list : {&decoding, &crowd, &prompts, &idle}) list->clear();
+  bool crowded = false;
   for (size_t i = 0; i < runnables.size(); ++i) {
     const Runnable& one = runnables[i];
     CHECK(one.rows_ready > 0 && one.rows_max > 0);
-    (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
+    (one.idle ? idle : !one.decoding ? prompts : one.crowds ? crowd : decoding).push_back(i);
+    crowded = crowded || one.crowds;
   }
-  company_ = decoding.empty()  ? Company::kPrompts
+  const bool alone = decoding.empty() && crowd.empty();  // prompts, without streams
+  stood_aside_ = crowded && CrowdStandsAside(runnables);
+  if (stood_aside_) std::erase_if(prompts, [&](size_t i) { return runnables[i].crowds; });
+  const size_t crowding = stood_aside_ ? 0 : CrowdInStep();
+  const auto streams =
+      static_cast<int32_t>(std::min<size_t>(decoding.size() + crowding, rows_max_));
+  company_ = streams == 0      ? Company::kPrompts
              : prompts.empty() ? Company::kStreams
                                : Company::kBoth;
-  const auto streams = static_cast<int32_t>(std::min<size_t>(decoding.size(), rows_max_));
   int32_t left = RowsAlone();
-  if (!decoding.empty()) {
+  if (!alone) {
     const int32_t kept = prompts.empty() ? 0 : KeptForPrompts(streams);
-    const size_t count = std::min(decoding.size(), static_cast<size_t>(rows_max_ - kept));
-    size_t next = rotation_ % decoding.size();
-    for (size_t i = 0; i < count; ++i) {
-      plan[decoding[next]] = 1;
-      next = next + 1 == decoding.size() ? 0 : next + 1;
-    }
-    rotation_ = next;
-    left = std::min(rows_max_ - static_cast<int32_t>(count), gap_rows(streams));
+    const size_t room = static_cast<size_t>(rows_max_ - kept);
+    const size_t count = std::min(decoding.size(), room);
+    const size_t crowd_count = std::min(crowding, room - count);
+    TakeTurns(decoding, count, &rotation_, &plan);
+    TakeTurns(crowd, crowd_count, &crowd_rotation_, &plan);
+    left = std::min(rows_max_ - static_cast<int32_t>(count + crowd_count), gap_rows(streams));
   }
-  if (decoding.empty() && prompts.empty()) {
+  if (alone && prompts.empty()) {
     prompts = idle;
     left = std::min(left, idle_rows_);
   }
@@ -148,6 +209,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     const Runnable& x = runnables[a];
     const Runnable& y = runnables[b];
     if (x.priority != y.priority) return x.priority > y.priority;
+    if (x.crowds != y.crowds) return y.crowds;
     if (x.rows_ready != y.rows_ready) return x.rows_ready < y.rows_ready;
     return x.arrival < y.arrival;
   });
@@ -159,18 +221,21 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     const int32_t rows = std::min(runnables[i].rows_ready, runnables[i].rows_max);
     return ends && runnables[i].rows_ready > room ? std::min(rows, gap_rows(streams)) : rows;
   };
+  int32_t crowd_left = crowded ? CrowdRows(streams) : 0;
+  const auto give = [&](size_t i, int32_t most) {
+    const Runnable& one = runnables[i];
+    const int32_t rows = std::min({wanted(i) - plan[i], most, one.crowds ? crowd_left : most});
+    plan[i] += rows;
+    left -= rows;
+    if (one.crowds) crowd_left -= rows;
+  };
   if (prompts.size() > 1 && left > 0) {
     const size_t oldest = *std::min_element(
         prompts.begin(), prompts.end(),
         [&](size_t a, size_t b) { return runnables[a].arrival < runnables[b].arrival; });
-    plan[oldest] = std::min(wanted(oldest), std::max(1, left / kOldestShare));
-    left -= plan[oldest];
+    give(oldest, std::max(1, left / kOldestShare));
   }
-  for (const size_t i : prompts) {
-    const int32_t more = std::min(wanted(i) - plan[i], left);
-    plan[i] += more;
-    left -= more;
-  }
+  for (const size_t i : prompts) give(i, left);
   drafts_ = false;
   planned_rows_ = std::accumulate(plan.begin(), plan.end(), 0);
   return plan;

@@ -20,6 +20,11 @@ namespace reprise {
 // short as those of streams, but the oldest prompt always gets its share, so nothing starves. Idle
 // work runs only alone, and so briefly that real work waits for the promised gap at most.
 //
+// A tenant crowds that runs more than its share while there are others. Its streams take turns, and
+// its prompts have short chunks, so that a step takes a few times as long as one with a single
+// stream; and all that it has stands aside for a step in which a prompt of another tenant ends. So
+// whoever comes waits for little more than such a step, however much one tenant runs.
+//
 // Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
 struct SchedulerOptions {
   int32_t rows_max = 512;       // of one step
@@ -38,6 +43,7 @@ struct Runnable {
   uint64_t arrival = 0;    // lower first
   bool decoding = false;
   bool idle = false;  // work for a turn that may come
+  bool crowds = false;  // its tenant has more than its share, and others are here, or were lately
 };
 
 // Drafted rows that a decoding sequence of the step could have behind its one.
@@ -88,6 +94,10 @@ class Scheduler {
   double gap_ms() const;
   int32_t RowsAlone() const;
   int32_t KeptForPrompts(int32_t streams);
+  bool CrowdStandsAside(std::span<const Runnable> runnables) const;
+  double CrowdMs() const;
+  size_t CrowdInStep();
+  int32_t CrowdRows(int32_t streams) const;
   double MsWithDrafts(int32_t rows) const;
 
   const SchedulerOptions options_;
@@ -98,14 +108,19 @@ class Scheduler {
   CostCurve beside_;                     // of steps with streams and prompts
   CostCurve streams_;                    // of steps with streams alone, drafts included
   double stream_ms_ = 0;                 // of a step with streams alone; 0: not measured yet
+  double lone_ms_ = 0;                   // and with a single one
   Company company_ = Company::kPrompts;  // in the step that was planned last
   int32_t planned_rows_ = 0;             // of that step, without its drafts
   bool drafts_ = false;                  // it has some
   uint32_t rests_ = 0;                   // steps with drafts that were not worth it, since a try
   uint32_t unasked_ = 0;                 // the same of drafts that take time
   uint64_t rotation_ = 0;                // where decoding starts when not all fit in a step
+  uint64_t crowd_rotation_ = 0;          // and of those that crowd
+  uint32_t crowd_steps_ = 0;             // steps with some of them
+  bool stood_aside_ = false;             // they have, in the step that was planned last
   bool prompt_turn_ = false;             // whose step it is where a step has a single row
-  std::vector<size_t> decoding_, prompts_, idle_;  // runnables of the step that is planned
+  // Runnables of the step that is planned: streams, those of tenants that crowd apart.
+  std::vector<size_t> decoding_, crowd_, prompts_, idle_;
 };
 
 }  // namespace reprise

@@ -189,6 +189,56 @@ TEST(Scheduler, PromptsKeepTheirShareBesideStreams) {
   EXPECT_EQ(sum, (StepPlan{5, 5}));
 }
 
+// Streams of a tenant that has more than its share, where there are others.
+TEST(Scheduler, ACrowdTakesTurnsWhereRowsAreDear) {
+  const auto most_ms = [](double step_ms, double row_ms) {
+    Scheduler scheduler({});
+    std::vector<Runnable> streams(16, Stream());
+    for (Runnable& one : streams) one.crowds = true;
+    std::vector<int> runs(streams.size(), 0);
+    std::vector<double> times;
+    for (int step = 0; step < 400; ++step) {
+      const StepPlan plan = scheduler.Plan(streams);
+      const int32_t rows = std::accumulate(plan.begin(), plan.end(), 0);
+      scheduler.Observe(rows, step_ms + row_ms * rows);
+      times.push_back(step_ms + row_ms * rows);
+      for (size_t i = 0; i < plan.size(); ++i) runs[i] += plan[i];
+    }
+    EXPECT_GE(*std::min_element(runs.begin(), runs.end()), 400 / 16 - 1);
+    EXPECT_LE(*std::max_element(runs.begin(), runs.end()) -
+                  *std::min_element(runs.begin(), runs.end()), 1);
+    // All but the first, and a few that look what more of them take.
+    std::sort(times.begin() + 10, times.end());
+    return times[times.size() - 1 - times.size() / 64];
+  };
+  EXPECT_LE(most_ms(0, 1), 3.1) << "three streams";
+  EXPECT_LE(most_ms(2, 1), 9.1);
+  EXPECT_DOUBLE_EQ(most_ms(10, 0.1), 11.6) << "all, where rows cost little";
+}
+
+TEST(Scheduler, ACrowdStandsAsideForAPromptThatEnds) {
+  Scheduler scheduler({});
+  std::vector<Runnable> runnables(17, Stream());
+  for (Runnable& one : runnables) one.crowds = true;
+  runnables[16] = Prompt(10, 1);
+  StepPlan plan = scheduler.Plan(runnables);
+  EXPECT_EQ(std::accumulate(plan.begin(), plan.end(), 0), 10) << "the prompt, and no stream";
+  EXPECT_EQ(plan[16], 10);
+  scheduler.Observe(10, 1);
+  plan = scheduler.Plan(runnables);
+  EXPECT_GE(std::accumulate(plan.begin(), plan.end(), 0), 10 + 1) << "but not twice in a row";
+  // Not for what is long, nor for the crowd's own prompts.
+  runnables[16] = Prompt(100'000, 1);
+  for (int step = 0; step < 2; ++step) EXPECT_EQ(scheduler.Plan(runnables)[0], 1);
+  runnables[16] = Prompt(10, 1);
+  runnables[16].crowds = true;
+  for (int step = 0; step < 2; ++step) EXPECT_EQ(scheduler.Plan(runnables)[0], 1);
+  // Streams of others go on in every step.
+  runnables[16] = Prompt(10, 1);
+  runnables[0].crowds = false;
+  for (int step = 0; step < 4; ++step) EXPECT_EQ(scheduler.Plan(runnables)[0], 1);
+}
+
 TEST(Scheduler, IdleWorkRunsOnlyAlone) {
   EXPECT_GT(PlanOf({Idle(1000)})[0], 0);
   EXPECT_EQ(PlanOf({Idle(1000), Prompt(5, 1)}), (StepPlan{0, 5}));
