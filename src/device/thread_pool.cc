@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
 #include "device/processors.h"
@@ -18,6 +19,10 @@ constexpr int kSpins = 4000;
 // The caller waits for its workers with patience: a worker that lost its CPU to another process
 // must get it back, and a caller that spins on the same CPU would keep it away.
 constexpr int kSpinsBeforeYield = 20000;
+
+// A worker that shares its CPU gives it away between two ops before it is taken away within one:
+// what it holds of an op nobody else can finish. A turn is shorter than what schedulers grant.
+constexpr std::chrono::microseconds kTurn{700};
 
 constexpr size_t kLine = 64;
 
@@ -105,7 +110,12 @@ void ThreadPool::Wait(uint32_t seen, std::span<const std::byte>* expected) {
 void ThreadPool::Work(int thread) {
   uint32_t seen = 0;
   std::span<const std::byte> expected;
+  auto turn = std::chrono::steady_clock::now();
   for (;;) {
+    if (std::chrono::steady_clock::now() - turn >= kTurn) {
+      std::this_thread::yield();
+      turn = std::chrono::steady_clock::now();
+    }
     Ahead& ahead = ahead_[size_t(thread)];
     const std::byte* const begin = ahead.begin.exchange(nullptr, std::memory_order_acquire);
     if (begin != nullptr) expected = {begin, ahead.bytes.load(std::memory_order_relaxed)};
