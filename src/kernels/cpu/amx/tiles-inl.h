@@ -49,16 +49,19 @@ inline void ForTokenTiles(int tokens, int depth, int* configured, const Run& run
   }
 }
 
-// Results of one tile of tokens, [tokens][32 rows]: in their rows they would share cache sets.
+// Results of some tokens, [tokens][32 rows], while the blocks of a row are added to them. In their
+// rows, often a power of two apart, they would share cache sets with each other.
+template <int kTokens>
 struct TileResults {
-  alignas(64) float y[kTileRows * 32];
+  static constexpr int kStride = 32;
+  alignas(64) float y[kTokens * kStride];
 
   void Store(int rows, int tokens, float* to, int64_t stride) const {
     for (int half = 0; half * 16 < rows; ++half) {
       const int left = rows - half * 16;
       const __mmask16 mask = left >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << left) - 1);
       for (int t = 0; t < tokens; ++t) {
-        const __m512 of_token = _mm512_load_ps(y + t * 32 + half * 16);
+        const __m512 of_token = _mm512_load_ps(y + t * kStride + half * 16);
         _mm512_mask_storeu_ps(to + t * stride + half * 16, mask, of_token);
       }
     }
