@@ -110,7 +110,7 @@ class Relay final : public Executor {
     return to_->Choose(batch, results, meanwhile);
   }
   Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                 std::span<float> hidden, float* logits) override {
+                 std::span<float> hidden, std::span<float> logits) override {
     return to_->Predict(batch, memory, first, hidden, logits);
   }
   const VisionTower* tower() const override { return to_->tower(); }

@@ -271,6 +271,13 @@ class Backend {
     CHECK(sees());
   }
 
+  // ops.h
+  virtual bool projects_part() const { return false; }
+  virtual void ProjectFirst(ScratchArena&, const ConstRows& /*x*/, const Matrix& /*weight*/,
+                            const Rows& /*out*/) {
+    CHECK(projects_part());
+  }
+
   // expert_ops.h; whether adapters may change experts and embeddings.
   virtual bool adapts_experts() const { return false; }
   virtual void AddExpertLowRank(ScratchArena&, const ExpertPlan&, const ConstRows& /*x*/,

@@ -36,6 +36,10 @@ struct ProjectionGroup {
   std::span<const Projection> projections;
 };
 void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups);
+// The first out.cols rows of the weight alone, as they are without adapters: for guesses.
+// REQUIRES: a backend that projects_part().
+void ProjectFirst(const OpContext& context, const ConstRows& x, const Matrix& weight,
+                  const Rows& out);
 // Each matrix of a stack with columns of its own (heads, blocks of a block-diagonal matrix): matrix
 // h maps columns [h * x_step, h * x_step + weights.cols) of x to columns [h * out_step, h *
 // out_step

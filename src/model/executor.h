@@ -61,7 +61,7 @@ class Executor {
 
   // Executors of a model with a block that predicts further tokens: Model::Predict.
   virtual Status Predict(const BatchView&, const StateMemory&, bool /*first*/,
-                         std::span<float> /*hidden*/, float* /*logits*/) {
+                         std::span<float> /*hidden*/, std::span<float> /*logits*/) {
     CHECK(card().mtp_state.has_value());
     return Unimplemented("this executor predicts no further tokens");
   }
@@ -98,7 +98,7 @@ class ModelExecutor : public Executor {
   }
   Result<bool> AdvanceLook(VisionTower::Look* look) override { return look->Advance(context_); }
   Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                 std::span<float> hidden, float* logits) override {
+                 std::span<float> hidden, std::span<float> logits) override {
     return model_.Predict(context_, batch, memory, first, hidden, logits);
   }
   bool keeps() const override { return context_.backend->keeps(); }

@@ -31,6 +31,11 @@
 namespace reprise {
 namespace {
 
+// Tokens that guesses are made of: 31,000 of the 248,000 of Qwen3.5. Of what the bundled model
+// tells 95 % is among the first 2,048 of its 6,144.
+constexpr int64_t kCommonTokensMin = 2048;
+constexpr int64_t kCommonPart = 8;
+
 // One tensor of the plan with its place in the file and its type in memory.
 struct Resolved {
   const PlannedTensor* plan = nullptr;
@@ -263,8 +268,7 @@ Status WeightLoader::CheckMemory(const std::vector<LayerBytes>& layers, size_t h
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
   for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
-  Progress progress(
-      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  Progress progress(total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));
@@ -598,6 +602,10 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   model->CompleteWeights();
   CompleteCard(loader.tensors(), card);
   card->digest = digest.Hex();
+  if (card->mtp_state && context.backend->projects_part()) {
+    const auto common = std::max(kCommonTokensMin, card->vocab_size / kCommonPart);
+    if (common < card->vocab_size) card->common_tokens = int32_t(common);
+  }
   model->Describe(plan, gguf, family->gguf_types);
   REPRISE_TRY(UploadByDevice(all, plan, model.get()));
   if (options.devices != nullptr) {

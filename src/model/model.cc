@@ -97,8 +97,11 @@ Status Model::Forward(const OpContext& context, const BatchView& batch, const St
 void Model::Predict(const Step&, const ConstRows&, const StepResults&) const { CHECK(false); }
 
 Status Model::Predict(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-                      bool first, std::span<float> hidden, float* logits) const {
+                      bool first, std::span<float> hidden, std::span<float> logits) const {
   const auto rows = int64_t(batch.tokens.size());
+  const auto width = int64_t(logits.size()) / rows;
+  CHECK(int64_t(logits.size()) == rows * width);
+  CHECK(width == vocab_size() || (width == card_.common_tokens && width > 0));
   CHECK(card_.mtp_state && devices_ == nullptr && batch.sequences.size() == batch.tokens.size());
   CHECK(batch.logit_rows.size() == batch.tokens.size() &&
         hidden.size() == size_t(rows * card_.dim));
@@ -116,7 +119,7 @@ Status Model::Predict(const OpContext& context, const BatchView& batch, const St
     return Rows{context.scratch->Floats(size_t(rows * cols)), rows, cols, cols};
   };
   const Rows before = take(card_.dim);
-  StepResults results = {take(vocab_size()), context.scratch->Take<uint8_t>(size_t(rows)),
+  StepResults results = {take(width), context.scratch->Take<uint8_t>(size_t(rows)),
                          take(card_.dim)};
   const Status refused = context.scratch->TakeRefusal();
   if (!refused.ok()) return refused;
@@ -126,7 +129,7 @@ Status Model::Predict(const OpContext& context, const BatchView& batch, const St
   Predict(step, before, results);
   REPRISE_TRY(TakeErrors(std::span(&context, 1)));
   device.DownloadArray<float>(hidden, results.hidden.data);
-  device.DownloadArray<float>({logits, size_t(rows * vocab_size())}, results.logits.data);
+  device.DownloadArray<float>(logits, results.logits.data);
   device.DownloadArray<uint8_t>(batch.finite, results.finite);
   return OkStatus();
 }

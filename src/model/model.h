@@ -52,6 +52,9 @@ struct ModelCard {
   bool mtp_declared = false;  // the model says that it has one
   // Rows of a picture see all of it: no step ends inside one (PictureRows reach to its end).
   bool whole_pictures = false;
+  // Of which guesses are mostly made, if their device can leave out the others: vocabularies begin
+  // with what is said most. 0: of all.
+  int32_t common_tokens = 0;
 };
 
 // A model: a function from tokens and state to logits and state.
@@ -96,12 +99,13 @@ class Model {
                const StepResults& results) const;
 
   // A guess for each sequence: what its block that predicts further tokens makes of one row a
-  // sequence, all of whose logits are wanted. hidden: [rows, dim], what came before each row, which
-  // is taken from the state of the sequences if `first`; then what comes before the next. State of
-  // the sequences stays as it is, but for K/V of the block at these rows, behind the end.
-  // REQUIRES: card().mtp_state, one device. Fails as Forward does; then no state is lost.
+  // sequence, all of whose logits are wanted. logits: [rows, vocabulary], or [rows,
+  // card().common_tokens]: of the first tokens alone. hidden: [rows, dim], what came before each
+  // row, which is taken from the state of the sequences if `first`; then what comes before the
+  // next. State of the sequences stays as it is, but for K/V of the block at these rows, behind the
+  // end. REQUIRES: card().mtp_state, one device. Fails as Forward does; then no state is lost.
   Status Predict(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-                 bool first, std::span<float> hidden, float* logits) const;
+                 bool first, std::span<float> hidden, std::span<float> logits) const;
 
  protected:
   Model() = default;

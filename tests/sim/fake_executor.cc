@@ -167,7 +167,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
 }
 
 Status FakeExecutor::Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                             std::span<float> hidden, float* logits) {
+                             std::span<float> hidden, std::span<float> logits) {
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceSlice& slice = batch.sequences[s];
     CHECK(slice.row_count == 1 && slice.row_begin == s && batch.logit_rows[s] == s);
@@ -186,7 +186,7 @@ Status FakeExecutor::Predict(const BatchView& batch, const StateMemory& memory, 
       Store(key, KeyAt(memory, slice.blocks, slice.past.physical));
       keys = Fold(keys, key);
     }
-    WriteLogits(recurrent, keys, logits + s * static_cast<size_t>(kVocab));
+    WriteLogits(recurrent, keys, logits.data() + s * static_cast<size_t>(kVocab));
     std::memcpy(between, &recurrent, sizeof recurrent);
     batch.finite[s] = 1;
   }

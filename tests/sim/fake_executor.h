@@ -37,7 +37,7 @@ class FakeExecutor : public Executor {
   // would say, if it is given the state, the place and the tokens that it would be given.
   void PredictFurther() { card_.mtp_state = recurrent_state_; }
   Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                 std::span<float> hidden, float* logits) override;
+                 std::span<float> hidden, std::span<float> logits) override;
 
   bool keeps() const override { return has_kv_; }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override;

@@ -106,7 +106,7 @@ inline std::vector<float> GuessBehind(Executor& executor, const StateMemory& mem
   std::vector<float> logits(size_t(executor.card().vocab_size));
   const Status said = executor.Predict(
       {std::span(&token, 1), std::span(&slice, 1), std::span(&row, 1), std::span(&finite, 1)},
-      memory, /*first=*/true, hidden, logits.data());
+      memory, /*first=*/true, hidden, logits);
   EXPECT_TRUE(said.ok() && finite == 1) << said.message();
   return logits;
 }

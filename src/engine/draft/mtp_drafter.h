@@ -25,6 +25,9 @@ namespace reprise {
 //   token     the last token    d0         d1
 //   before    h, of the state   m of d0's  m of d1's   guess: d0, d1, d2
 //
+// Guesses are made of the tokens that are said most (ModelCard::common_tokens), which takes a
+// fraction of the time, as long as nearly all of what is said is among them.
+//
 // Thread safety: none.
 class MtpDrafter final : public Drafter {
  public:
@@ -50,9 +53,13 @@ class MtpDrafter final : public Drafter {
   // The guess number `index` of all runs that have so many.
   Status Pass(int32_t index);
 
+  // Of how many tokens the next guesses are made.
+  size_t Width() const;
+
   Executor& executor_;
   StateCache& cache_;
   const Clock& clock_;
+  double rare_ = 0;         // share of what was said that is not common, lately
   double draft_ms_ = 1e-6;  // of a pass; of none yet: hardly any
   std::vector<Run> runs_;   // of the step, those with most drafts first
   std::vector<TokenId> tokens_;

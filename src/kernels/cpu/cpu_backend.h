@@ -67,6 +67,9 @@ class CpuBackend final : public Backend {
   void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
+  bool projects_part() const override { return true; }
+  void ProjectFirst(ScratchArena& scratch, const ConstRows& x, const Matrix& weight,
+                    const Rows& out) override;
   void AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums) override;
   bool adapts_experts() const override { return true; }
   void AddExpertLowRank(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,

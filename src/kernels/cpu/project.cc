@@ -491,6 +491,17 @@ void CpuBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup>
   ProjectJob(*pool_, *table_, scratch, all).Run(&order_);
 }
 
+void CpuBackend::ProjectFirst(ScratchArena& scratch, const ConstRows& x, const Matrix& weight,
+                              const Rows& out) {
+  const ScratchScope scope(scratch);
+  PackedSlice slice = CpuMatrixOf(weight).slice(0);
+  slice.rows = out.cols;
+  slice.group_count = (out.cols + slice.kernel->group_rows - 1) / slice.kernel->group_rows;
+  const Product product = {slice, out};
+  const ProductGroup group = {x, {&product, 1}};
+  ProjectJob(*pool_, *table_, scratch, {&group, 1}).Run();
+}
+
 void CpuBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
                               std::span<const HeadProjection> projections) {
   const ScratchScope scope(scratch);

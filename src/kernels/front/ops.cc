@@ -45,6 +45,14 @@ void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> gr
   context.backend->ProjectAdapted(*context.scratch, groups, *context.adapters);
 }
 
+void ProjectFirst(const OpContext& context, const ConstRows& x, const Matrix& weight,
+                  const Rows& out) {
+  CHECK(weight.count() == 1 && weight.cols() == x.cols && out.rows == x.rows && x.rows > 0);
+  CHECK(out.cols > 0 && out.cols <= weight.rows());
+  const OpScope scope(context, "project first");
+  if (scope.runs()) context.backend->ProjectFirst(*context.scratch, x, weight, out);
+}
+
 void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
                   std::span<const HeadProjection> projections) {
   CHECK(!projections.empty());

@@ -81,7 +81,7 @@ class Speaker {
     const BatchView batch = {std::span(&token, 1), std::span(&slice, 1), std::span(&row, 1),
                              std::span(&finite, 1)};
     const Status said =
-        model_.Predict(context_, batch, state_.memory(), index == 0, hidden_, logits.data());
+        model_.Predict(context_, batch, state_.memory(), index == 0, hidden_, logits);
     CHECK(said.ok() && finite == 1);
     return logits;
   }
@@ -231,7 +231,7 @@ TEST_P(MtpTest, CompanyChangesNoGuess) {
   std::vector<uint8_t> finite(kCount);
   ASSERT_TRUE(model
                   ->Predict(machine.context(), {last, slices, rows, finite}, state->memory(), true,
-                            hidden, logits.data())
+                            hidden, logits)
                   .ok());
   EXPECT_EQ(logits, expected);
 }
@@ -439,15 +439,16 @@ class BundledMtp : public ::testing::Test {
     return {hidden_.begin() + ptrdiff_t(p * dim_), hidden_.begin() + ptrdiff_t((p + 1) * dim_)};
   }
 
-  // Of the tokens of a few replies, the share that is guessed with each of `before`.
-  std::vector<double> Shares(std::span<const Before> before) {
+  // Of the tokens of a few replies, the share that is guessed with each of `before`, of the first
+  // `among` tokens of the vocabulary.
+  std::vector<double> Shares(std::span<const Before> before, int64_t among) {
     std::vector<double> right(before.size());
     double all = 0;
     for (const char* about : {"a dog", "a princess and a dragon", "a robot", "the moon", "a fox"}) {
       Tell(about, 100);
       auto state = Take(LiveState::Create(model_->state_spec(), 1, int64_t(tokens_.size()),
                                           model_->StateMemoryOf(machine_.context())));
-      std::vector<float> logits(size_t(model_->vocab_size()));
+      std::vector<float> logits(static_cast<size_t>(among));
       const auto run = [&](size_t begin, size_t count) {
         const SequenceSlice slice = state.Next(0, 0, uint32_t(count));
         const auto tokens = std::span(tokens_).subspan(begin, count);
@@ -468,7 +469,7 @@ class BundledMtp : public ::testing::Test {
                     ->Predict(machine_.context(),
                               {std::span(tokens_).subspan(p, 1), std::span(&slice, 1),
                                std::span(&row, 1), std::span(&finite, 1)},
-                              state.memory(), /*first=*/false, hidden, logits.data())
+                              state.memory(), /*first=*/false, hidden, logits)
                     .ok());
           right[i] += TokenId(ArgMax(logits)) == tokens_[p + 1] ? 1 : 0;
         }
@@ -504,13 +505,41 @@ TEST_F(BundledMtp, KnowsItsPairs) {
         for (size_t i = 0; i < dim_; ++i) hidden[i] /= weights[i];
         return hidden;
       }};
-  const std::vector<double> shares = Shares(before);
+  const std::vector<double> shares = Shares(before, model_->vocab_size());
   const std::string all = ::testing::PrintToString(shares);
   RecordProperty("shares", all);
   EXPECT_GE(shares[0], 0.6) << all;
   EXPECT_LT(shares[1], shares[0] - 0.02) << all;
   EXPECT_LT(shares[2], shares[0] - 0.05) << all;
   EXPECT_LT(shares[3], shares[0]) << all;
+}
+
+// Guesses among common tokens have the logits that these have among all, and are nearly as often
+// right.
+TEST_F(BundledMtp, CommonTokensAreEnough) {
+  const int64_t common = model_->card().common_tokens;
+  ASSERT_GT(common, 0);
+  ASSERT_LT(common, model_->vocab_size());
+  const Before before[] = {[&](size_t p) { return HiddenOf(p - 1); }};
+  const double among_all = Shares(before, model_->vocab_size())[0];
+  const double among_common = Shares(before, common)[0];
+  RecordProperty("shares", std::to_string(among_all) + " " + std::to_string(among_common));
+  EXPECT_GE(among_common, among_all - 0.03);
+  const auto state = Take(
+      LiveState::Create(model_->state_spec(), 1, 8, model_->StateMemoryOf(machine_.context())));
+  const SequenceSlice slice = state.Next(0, 0, 1);
+  const TokenId token = 5;
+  const uint32_t row = 0;
+  uint8_t finite = 0;
+  const BatchView batch = {std::span(&token, 1), std::span(&slice, 1), std::span(&row, 1),
+                           std::span(&finite, 1)};
+  std::vector<float> hidden(dim_), all(size_t(model_->vocab_size())),
+      some(static_cast<size_t>(common));
+  const OpContext context = machine_.context();
+  ASSERT_TRUE(model_->Predict(context, batch, state.memory(), true, hidden, all).ok());
+  ASSERT_TRUE(model_->Predict(context, batch, state.memory(), true, hidden, some).ok());
+  all.resize(some.size());
+  EXPECT_EQ(all, some);
 }
 
 }  // namespace

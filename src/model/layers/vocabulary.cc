@@ -104,8 +104,13 @@ void Vocabulary::NormAndHead(const Step& step, const ConstRows& x, const Rows& o
 
 void Vocabulary::Head(const Step& step, const ConstRows& normed, const Rows& out) const {
   const OpContext& context = step.logit_context();
-  const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
-  Project(context, normed, output);
+  const Matrix& head = shape_.tied ? embedding_ : head_;
+  if (out.cols < shape_.size) {
+    ProjectFirst(context, normed, head, out);
+  } else {
+    const Projection output[] = {{&head, out}};
+    Project(context, normed, output);
+  }
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);
   if (shape_.softcap != 0) Softcap(context, out, shape_.softcap, out);
 }

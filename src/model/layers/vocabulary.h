@@ -40,7 +40,8 @@ class Vocabulary {
   // Final norm and head for the rows whose logits are wanted, the norm of all where that is, and
   // which sequences are finite.
   void Logits(const Step& step, const ConstRows& x, const StepResults& results) const;
-  // The parts of it: the final norm, and the head, for the rows whose logits are wanted.
+  // The parts of it: the final norm, and the head, for the rows whose logits are wanted; of the
+  // first out.cols tokens alone, if that is fewer.
   void Norm(const OpContext& context, const ConstRows& x, const Rows& out) const;
   void Head(const Step& step, const ConstRows& normed, const Rows& out) const;
 

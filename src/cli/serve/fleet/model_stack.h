@@ -50,7 +50,7 @@ class WakingExecutor final : public Executor {
   }
   Result<bool> AdvanceLook(VisionTower::Look* look) override { return awake_->AdvanceLook(look); }
   Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                 std::span<float> hidden, float* logits) override {
+                 std::span<float> hidden, std::span<float> logits) override {
     return awake_->Predict(batch, memory, first, hidden, logits);
   }
   bool keeps() const override { return loaded_->backend().keeps(); }
