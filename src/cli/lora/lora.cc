@@ -90,8 +90,15 @@ Result<AdapterPtr> ReadAdapter(const std::shared_ptr<Packer>& packer, const std:
 }  // namespace
 
 AdapterShelf::Reader MakeAdapterReader(LoadedModel* loaded) {
-  const auto packer = std::make_shared<Packer>();
   Devices* const devices = loaded->devices();
+  if (devices != nullptr && devices->split()) {
+    return [](const std::string&, double) -> Result<AdapterPtr> {
+      return Unimplemented(
+          "adapters (--lora) are not for devices that compute every layer together; leave "
+          "--tensor-parallel out");
+    };
+  }
+  const auto packer = std::make_shared<Packer>();
   for (int i = 0; devices != nullptr && i < devices->count(); ++i) {
     packer->Add(devices->name(i), *devices->at(i).backend);
   }
