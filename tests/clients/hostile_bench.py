@@ -2,8 +2,8 @@
 
 usage: hostile_bench.py REPRISE [--seconds S] [--context N] [NAME ...]
 
-Each attack runs against a server of its own, with a key of its own, while an ordinary client with another key, in a
-process of its own, asks for short chats, /health, /v1/models and /metrics. Printed are the medians and the 99th percentiles
+Each attack runs against a server of its own, with a key of its own, while an ordinary client with another key and
+address, in a process of its own, asks for short chats, /health, /v1/models and /metrics. Printed are the medians and the 99th percentiles
 alone and under the attack, and the memory before, at most, and after. No time is asserted: machines are busy. With
 --check the promises are: 99 % of ordinary requests within 5 times their time alone and 50 ms, memory within --request-mib.
 """
@@ -19,14 +19,15 @@ import threading
 import time
 
 import harness
-from hostile_test import CHAT, TEXT, USER, memory_mib, part_ms
+from hostile_test import CHAT, HONEST, TEXT, USER, memory_mib, part_ms
 
 KEYS = ["--api-key", "attacker-key", "--api-key", "ordinary-key"]
 REQUEST_MIB = 1024
 
 
 def ask(port, method, path, body=None, key="ordinary-key", timeout=120):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    address = (HONEST if key == "ordinary-key" else "127.0.0.1", 0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout, source_address=address)
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     try:
         connection.request(method, path, data, {"Content-Type": "application/json", "Authorization": "Bearer " + key})
@@ -79,9 +80,14 @@ def long_texts(port, numbers):
     return ask(port, "POST", "/tokenize", {"content": "word " * (2 << 20)}, "attacker-key")
 
 
+def rerank(port, numbers):
+    documents = [f"{i} " + "word " * 3500 for i in range(300)]
+    return ask(port, "POST", "/v1/rerank", {"query": "word " * 100, "documents": documents}, "attacker-key")
+
+
 def agents(port, numbers):
     text = " ".join(f"word{i % 97}" for i in range(24000))
-    name = json.loads(ask(port, "GET", "/v1/models")[1])["data"][0]["id"]
+    name = json.loads(ask(port, "GET", "/v1/models", key="attacker-key")[1])["data"][0]["id"]
     body = {"model": name, "messages": [{"role": "user", "content": text}, USER]}
     return ask(port, "POST", "/v1/messages/count_tokens", body, "attacker-key")
 
@@ -100,7 +106,7 @@ def idle_connections(port, numbers):
 
 
 ATTACKS = {attack.__name__: attack for attack in (one_schema, new_schemas, followed_schemas, references, many_stops,
-                                                  long_prompts, long_texts, agents, idle_connections)}
+                                                  rerank, long_prompts, long_texts, agents, idle_connections)}
 
 
 def watch(port, over, times):

@@ -18,6 +18,7 @@ class Redis:
     """redis-server on a port of its own, without files. It can be stopped and started again: empty then."""
 
     def __init__(self, *options, password="", tls=None):
+        """tls: files of its certificate ("cert", "key"), and of those that clients must show ("clients")."""
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed: tools/setup.sh test does that")
@@ -31,7 +32,7 @@ class Redis:
         if tls:
             self.tls_port = free_port()
             self.command += ["--tls-port", str(self.tls_port), "--tls-cert-file", tls["cert"], "--tls-key-file", tls["key"],
-                             "--tls-ca-cert-file", tls["cert"], "--tls-auth-clients", "no"]
+                             "--tls-ca-cert-file", tls.get("clients", tls["cert"]), "--tls-auth-clients", "yes" if "clients" in tls else "no"]
         self.process = None
         self.start()
 
@@ -155,10 +156,10 @@ class Proxy:
         self.listener.close()
 
 
-def make_certificate(folder):
+def make_certificate(folder, name=""):
     """A certificate for localhost that signs itself."""
     folder = pathlib.Path(folder)
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    cert, key = str(folder / f"{name}cert.pem"), str(folder / f"{name}key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                     "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
                    check=True, capture_output=True)

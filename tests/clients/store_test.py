@@ -384,12 +384,31 @@ class Store(BesideCold):
         finally:
             locked.close()
 
+    def test_a_store_that_asks_for_a_certificate(self):
+        tls = redis_server.make_certificate(self.folder.name)
+        own, other = (redis_server.make_certificate(self.folder.name, name) for name in ("own-", "other-"))
+        locked = redis_server.Redis(tls={**tls, "clients": own["cert"]})
+        try:
+            url, ca = f"rediss://localhost:{locked.tls_port}", ["--store-ca", tls["cert"]]
+            one = self.start(*ca, "--store-cert", own["cert"], "--store-cert-key", own["key"], url=url)
+            messages, before = self.conversation(one)
+            self.wait_until_stored(one)
+            self.go_on(self.start(*ca, "--store-cert", own["cert"], "--store-cert-key", own["key"], url=url), messages, before)
+            # Who shows none, or one that nobody knows, does not get in: state is not shared, all else is.
+            for bad in (self.start(*ca, url=url),
+                        self.start(*ca, "--store-cert", other["cert"], "--store-cert-key", other["key"], url=url)):
+                self.assertEqual(self.expect_right(bad, messages)["tier"], "none")
+                self.assertTrue(store_of(bad)["failing"])
+        finally:
+            locked.close()
+
     def test_what_cannot_be_is_refused(self):
         key = ["--state-key-file", self.key]
         for options, sentence in (
                 (["--store", "redis://localhost"], "--store needs --state-key-file"),
                 (["--disk", "x", "--old-state-key-file", self.key], "give the new one with --state-key-file"),
                 (["--store", "http://localhost", *key], "must begin with redis://"),
+                (["--store", "rediss://localhost", *key, "--store-cert", "x"], "--store-cert and --store-cert-key are given together"),
                 (key, "give a place for them")):
             done = subprocess.run([PROGRAM, "serve", "--model", harness.TINY, "--port", "0", *options],
                                   capture_output=True, text=True, timeout=60)
