@@ -70,7 +70,7 @@ struct LeaseRecord : LeaseState {
 
   EntryId reads;       // the snapshot that its state is filled from; until it reserves
   uint32_t turns = 0;  // of the conversation that it continues
-  // What the request brought: the tokens that were never seen before, and a twelfth of all.
+  // What the request brought: the tokens that were never seen before, and a sixteenth of all.
   int32_t bulk_tokens = 0;
   uint64_t session = 0;        // a name of it, and of the tenant; 0: none
   bool low = false;            // CacheRequest

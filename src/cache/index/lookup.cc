@@ -217,7 +217,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
 // The request comes back to the subject at whose end its prompt leaves what is known, or begins a
 // new one.
 void StateIndex::NoteSubject(LeaseRecord& record, const MatchResult& match) {
-  constexpr int32_t kRepeated = 12;
+  constexpr int32_t kRepeated = 16;
   const int32_t fresh = record.prompt_tokens - match.known;
   record.bulk_tokens = fresh + record.prompt_tokens / kRepeated;
   if (record.idle || !record.write) return;

@@ -8,6 +8,8 @@
 namespace reprise {
 namespace {
 
+constexpr double kLainMax = 14;  // half-lives: more says no more
+
 // How likely an entry is read back, beside the learnt share of the ends: what several conversations
 // share outlives each of them; the places a conversation has passed serve only edits.
 double WeightOf(const EntryFacts& facts) {
@@ -25,7 +27,7 @@ double WeightOf(const EntryFacts& facts) {
     case SnapshotReason::kMessage:
     case SnapshotReason::kLadder:
     case SnapshotReason::kEdit:
-      return 1. / 12;
+      return 0.038;
   }
   return 1;
 }
@@ -85,7 +87,7 @@ double CostPerBytePolicy::Expected(size_t i) const {
 }
 
 double CostPerBytePolicy::ShareOf(size_t i) const {
-  constexpr double kTrust = 3, kTrustOfTails = 6;  // ends that the expectation counts for
+  constexpr double kTrust = 3.8, kTrustOfTails = 6;  // ends that the expectation counts for
   const bool tail = i / kTurns == static_cast<size_t>(EndKind::kTail);
   return ends_[i].share(Expected(i), tail ? kTrustOfTails : kTrust);
 }
@@ -114,7 +116,7 @@ void CostPerBytePolicy::Refresh() {
 void CostPerBytePolicy::RefreshTails() {
   constexpr double kShareMax = 0.95;
   constexpr double kAlike = 2;  // log2: as far apart odds may be without meaning anything
-  constexpr double kPower = 2;
+  constexpr double kPower = 1.3;
   const auto log_odds = [this, kShareMax](uint32_t turns) {
     const double share = std::min(shares_[IndexOf(EndKind::kTail, turns)], kShareMax);
     return std::log2(share / (1 - share));
@@ -130,13 +132,16 @@ void CostPerBytePolicy::RefreshTails() {
 }
 
 double CostPerBytePolicy::LogShareWorth(const EntryFacts& facts) const {
-  constexpr double kSnapshotSlope = 0.2, kFlatTokens = 1536;
-  if (facts.end == EndKind::kNone) return 0;
+  constexpr double kSnapshotSlope = 0.2, kFlatTokens = 1500;
+  constexpr double kUses = 0.036;  // what was used more often is a little likelier to be again
+  if (facts.end == EndKind::kNone) {
+    return kUses * std::log2(1 + std::min(facts.turns, kTurns - 1));
+  }
   if (facts.end == EndKind::kTail) {
     const double bulk = Fade(2, 4) * BulkSlope::BulkOf(facts.bulk_tokens);
-    return Fade(8, 12) * tails_[std::min(facts.turns, kTurns - 1)] - slope_ * bulk;
+    return Fade(7.4, kLainMax) * tails_[std::min(facts.turns, kTurns - 1)] - slope_ * bulk;
   }
-  const double bulk = Fade(1.8, 4) * BulkSlope::BulkOf(facts.bulk_tokens, kFlatTokens);
+  const double bulk = Fade(2.3, 4) * BulkSlope::BulkOf(facts.bulk_tokens, kFlatTokens);
   return std::log2(share(facts.end, facts.turns)) - kSnapshotSlope * bulk;
 }
 
@@ -163,8 +168,7 @@ void CostPerBytePolicy::CountLeft(size_t i) {
 double CostPerBytePolicy::PatienceMs() const { return std::exp2(log_age_); }
 
 double CostPerBytePolicy::HalfLivesLain() const {
-  constexpr double kMax = 12;  // more says no more
-  return evicted_ == 0 ? 0 : std::min(kMax, evicted_age_ms_ / half_life_ms_);
+  return evicted_ == 0 ? 0 : std::min(kLainMax, evicted_age_ms_ / half_life_ms_);
 }
 
 double CostPerBytePolicy::Fade(double soon, double late) const {
