@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from planted import adapters, api, devices, drafts, grammar, http, keys, operator, pictures, sample, weights
+from planted import adapters, api, crowds, devices, drafts, grammar, http, keys, operator, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -298,8 +298,6 @@ MUTANTS = [
      "if (!parts_->lane().beside()) pace_.Charge(written_ns - charged_ns_);", "", CACHE),
     ("spilled_while_evicted", "src/cache/index/keep/worth.cc",
      "entry.spilling || entry.readers > 0 ||", "entry.readers > 0 ||", CACHE),
-    ("spared_inner_nodes_go", "src/cache/index/keep/worth.cc",
-     "    order_[id].snapshot.valid() ? Rekey(id) : UpdateTail(order_[id].node);", "    Rekey(id);", CACHE),
     ("restored_while_evicted", "src/cache/index/keep/worth.cc",
      "entry.spilling || entry.readers > 0 ||", "entry.spilling ||", CACHE),
     ("states_used_before_they_are_filled", "src/cache/state_cache.cc",
@@ -343,16 +341,6 @@ MUTANTS = [
     ("first_tokens_wait_for_chunks", "src/sched/scheduler.cc",
      "return ends && runnables[i].rows_ready > room ?", "return !ends && runnables[i].rows_ready > room ?",
      [("sched_test", "src/sched/sched_test")]),
-    ("a_crowd_stands_aside_for_nobody", "src/sched/scheduler.cc",
-     "stood_aside_ = crowded && CrowdStandsAside(runnables);", "stood_aside_ = false;", [("sched_test", "src/sched/sched_test")]),
-    ("a_crowd_stands_aside_for_ever", "src/sched/scheduler.cc",
-     "return !stood_aside_ && std::any_of(prompts_", "return std::any_of(prompts_",
-     [("sched_test", "src/sched/sched_test")]),
-    ("a_crowd_fills_steps", "src/sched/scheduler.cc",
-     "constexpr double kCrowdSlowDown = 3;", "constexpr double kCrowdSlowDown = 300;",
-     [("sched_test", "src/sched/sched_test")]),
-    ("who_has_left_is_far", "src/engine/roster.cc",
-     "constexpr int64_t kLatelyMs = 10'000;", "constexpr int64_t kLatelyMs = 0;", ENGINE),
     ("streams_leave_no_rows", "src/sched/scheduler.cc",
      "const int32_t kept = prompts.empty() ? 0 : KeptForPrompts(streams);", "const int32_t kept = 0;",
      [("sched_test", "src/sched/sched_test")]),
@@ -533,7 +521,7 @@ MUTANTS = [
     *((*mutant, HTTP) for mutant in http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in sample.MUTANTS),
     *drafts.MUTANTS,
-    *keys.MUTANTS, *operator.MUTANTS,
+    *crowds.MUTANTS, *keys.MUTANTS, *operator.MUTANTS,
     *pictures.MUTANTS,
     *weights.MUTANTS,
 ]

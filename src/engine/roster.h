@@ -77,12 +77,12 @@ class Roster {
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;
   std::unordered_map<std::string, std::shared_ptr<TenantLoad>> tenants_;
-  int64_t weights_ = 0;         // of the tenants that are present
-  int64_t weights_lately_ = 0;  // of those that were lately,
+  int64_t weights_ = 0;          // of the tenants that are present
+  int64_t weights_lately_ = 0;   // of those that were lately,
   int64_t lately_until_ms_ = 0;  // as long as one of them counts
   int64_t now_ms_ = 0;
-  double turn_ = 0;      // of the one that was started last
-  bool waits_ = false;   // somebody waited for another when priorities were lent
+  double turn_ = 0;     // of the one that was started last
+  bool waits_ = false;  // somebody waited for another when priorities were lent
   uint64_t changes_ = 1;
 };
 
