@@ -499,7 +499,7 @@ void CpuBackend::ProjectFirst(ScratchArena& scratch, const ConstRows& x, const M
   slice.group_count = (out.cols + slice.kernel->group_rows - 1) / slice.kernel->group_rows;
   const Product product = {slice, out};
   const ProductGroup group = {x, {&product, 1}};
-  ProjectJob(*pool_, *table_, scratch, {&group, 1}).Run();
+  ProjectJob(*pool_, *table_, scratch, {&group, 1}).Run(nullptr);
 }
 
 void CpuBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
