@@ -12,7 +12,7 @@
 #include "device/cuda/refusals.h"
 #include "device/host_lane.h"
 #include "device/memory.h"
-#include "device/peer_memory.h"
+#include "device/joined/peer_memory.h"
 
 struct CUevent_st;
 struct CUstream_st;

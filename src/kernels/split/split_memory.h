@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/memory.h"
-#include "device/peer_memory.h"
+#include "device/joined/peer_memory.h"
 #include "kernels/rows.h"
 #include "kernels/split/whereabouts.h"
 
