@@ -17,7 +17,7 @@ case $package in
   reprise-cuda)
     relations="Provides: reprise (= $version-1)\nConflicts: reprise\nReplaces: reprise"
     summary="$summary (CUDA)"
-    details="This build computes on NVIDIA GPUs and on the CPU. The driver is not part of it." ;;
+    details="This build computes on NVIDIA GPUs and on the CPU.\n The driver is not part of it." ;;
   *) echo "usage: deb.sh BUILD reprise|reprise-cuda" >&2; exit 2 ;;
 esac
 
