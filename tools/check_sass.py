@@ -39,7 +39,7 @@ HOT = {
     "PackedTilesKernel": (["HMMA", "LDSM", "LDGSTS"], 24),
     "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
     # Its tiles of 160 rows alone: sums of a slice beside those before it.
-    "Li160ELi2E": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
+    "Li160ELi2E": (["HGMMA", "UBLKCP", "UTMALDG"], 88),
     # Those of experts, which may be half as tall: what a tile that is not whole asks of each row.
     "Li128ELi2ELb1E": (["HGMMA", "UBLKCP", "UTMALDG"], 112),
     "PackedGatesKernel": (["HMMA", "UBLKCP"], 0),

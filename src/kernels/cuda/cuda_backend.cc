@@ -105,6 +105,14 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
   numerics_ = "reprise cuda 7, tensor cores " + std::to_string(core.step) + "/" +
               std::to_string(core.fraction) +
               (ThisGpu().packs_stacks() ? ", packed" : ", packed but stacks");
+  if (!ThisGpu().wgmma) return;
+  const auto blocks = size_t(ThisGpu().multiprocessors);
+  const size_t sums = blocks * HandedSums::kFloats * sizeof(float);
+  auto room = memory_->Allocate(sums + blocks * HandedSums::kWarps * sizeof(uint32_t));
+  if (!room.ok()) return;
+  handed_memory_ = std::move(*room);
+  handed_ = {Raw(handed_memory_.data().As<float>()),
+             Raw((handed_memory_.data() + int64_t(sums)).As<uint32_t>())};
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }

@@ -226,6 +226,8 @@ class CudaBackend final : public Backend, public StepKeeper {
   DepthView depth_;  // of the step
   StepGraphs graphs_;
   JoinedOps joined_;
+  DeviceBuffer handed_memory_;
+  HandedSums handed_;  // in it, if there was room
 };
 
 }  // namespace reprise::cuda

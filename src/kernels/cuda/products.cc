@@ -27,9 +27,13 @@ namespace {
 class Activations {
  public:
   // made: what makes x, if it has not run yet.
-  Activations(Stream stream, ScratchArena& scratch, const ConstRows& x,
+  Activations(Stream stream, ScratchArena& scratch, const HandedSums& handed, const ConstRows& x,
               std::optional<MadeRows> made = std::nullopt)
-      : stream_(stream), scratch_(scratch), x_(ViewOf(x)), made_(std::move(made)) {}
+      : stream_(stream),
+        scratch_(scratch),
+        handed_(handed),
+        x_(ViewOf(x)),
+        made_(std::move(made)) {}
 
   const View& f32() {
     if (made_) MakeRows(stream_, *made_);
@@ -50,6 +54,7 @@ class Activations {
     const int64_t stride = (x_.cols + 15) / 16 * 16;
     rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
             Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
+    rows.handed = handed_;
     LookForRefusal();
     if (made_) {
       MakeAndRoundRows(stream_, *made_, rows);
@@ -101,6 +106,7 @@ class Activations {
 
   Stream stream_;
   ScratchArena& scratch_;
+  const HandedSums handed_;
   View x_;
   std::optional<MadeRows> made_;
   HalfRows half_, slots_;
@@ -190,7 +196,7 @@ void CudaBackend::ProjectGroup(ScratchArena& scratch, const ProjectionGroup& gro
   const ScratchScope scope(scratch);
   std::optional<MadeRows> made;
   if (!joined) made = joined_.Take(ViewOf(group.x));
-  Activations x(stream(), scratch, group.x, std::move(made));
+  Activations x(stream(), scratch, handed_, group.x, std::move(made));
   for (LowRankCall& call : narrow) {
     call.half = x.rounded();
     call.x = x.f32();
@@ -263,7 +269,7 @@ void CudaBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_
   const MatrixShape& shape = CudaMatrixOf(*projections.front().weights).shape();
   for (int64_t head = 0; head < shape.count; ++head) {
     const ScratchScope scope(scratch);
-    Activations part(stream(), scratch, Columns(x, head * x_step, shape.cols));
+    Activations part(stream(), scratch, handed_, Columns(x, head * x_step, shape.cols));
     for (const HeadProjection& projection : projections) {
       const CudaMatrix& stack = CudaMatrixOf(*projection.weights);
       const int64_t rows = stack.shape().rows;
@@ -306,7 +312,7 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
   const bool gather = input == ExpertInput::kRows;
   const ScratchScope scope(scratch);
   std::optional<MadeRows> made = joined_.Take(ViewOf(x));
-  Activations rows(stream(), scratch, x, std::move(made));
+  Activations rows(stream(), scratch, handed_, x, std::move(made));
   std::vector<HalfProduct> packed;          // in one launch
   std::vector<QuantisedProduct> quantised;  // those of one form, in one launch
   for (size_t i = 0; i < projections.size(); ++i) {

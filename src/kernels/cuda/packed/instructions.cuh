@@ -25,6 +25,16 @@ __device__ __forceinline__ void Send(uint32_t place, float4 value, uint32_t barr
       : "memory");
 }
 
+// A word of memory that says that what was written before it is there.
+__device__ __forceinline__ void StoreRelease(uint32_t* to, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ uint32_t LoadAcquire(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+
 // A [64, 16] from registers, four of `a`, with B [2 n, 16]^T from shared memory, both f16, for an
 // accumulator of n.
 #define REPRISE_SUMS(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])

@@ -17,6 +17,9 @@
 // Where tiles are few, the slices of K are divided among a team of blocks, in turn. The first block
 // of a team adds: its own slice, then those that the others have sent to its shared memory, in
 // order.
+// Where the last turn would leave blocks idle, it and the turn before are divided among all blocks,
+// slice by slice: of a tile that two blocks share, one computes the first slices before its other
+// tiles and hands over their sum, from which the other goes on behind its other tiles.
 // Of experts, each with a matrix and some of the rows, a block finds the tiles itself: how many
 // rows an expert has only the device knows.
 namespace reprise::cuda::many_packed {
@@ -51,6 +54,7 @@ struct Shape {
   static constexpr int kWeightBytes = kRowTiles * kStageUnits * kPair;
   static constexpr int kStageBytes = (kStageUnits * kBoxBytes + kWeightBytes + 1023) / 1024 * 1024;
   static constexpr int kSentBytes = kRows * kTokens * 4;  // the sums of a slice
+  static constexpr bool kShares = !kExperts && kGroups == 2;
 };
 
 struct Matrix {
@@ -71,7 +75,10 @@ struct Call {
   int units;      // pairs of them along K
   int box_bytes;  // of rows of x that are copied at once
   int team;
-  int stages;  // of the ring
+  int stages;       // of the ring
+  int whole;        // turns of tiles that no blocks share
+  float* handed;    // [blocks, kRows * kTokens]
+  uint32_t* hands;  // [blocks, warps] 1: it was handed over; zeros before and behind a launch
   // Of experts.
   const int32_t* begin;  // [experts + 1]
   int experts;
@@ -181,47 +188,89 @@ __device__ __forceinline__ int TilesOf(const Call& call, const ExpertTiles& tile
   return (S::kExperts ? tiles.first[call.experts] : call.token_tiles) * call.column_tiles;
 }
 
+// The tiles of this block, in order, and which slices of them it has: begin, begin + team ... <
+// end.
+template <typename S>
+struct Parts {
+  int turn = 0;
+  int index, begin, end;
+
+  __device__ Parts(const Call& call, int tiles) { Find(call, tiles); }
+  __device__ __forceinline__ void Next(const Call& call, int tiles) {
+    ++turn;
+    Find(call, tiles);
+  }
+
+  static __device__ __forceinline__ int RankOf(const Call& call) {
+    return static_cast<int>(blockIdx.x) % TeamOf<S>(call);
+  }
+
+ private:
+  __device__ __forceinline__ void Find(const Call& call, int tiles) {
+    const int team = TeamOf<S>(call), slices = CeilDiv(call.units, kSliceUnits);
+    index = (static_cast<int>(blockIdx.x) + turn * static_cast<int>(gridDim.x)) / team;
+    begin = RankOf(call);
+    end = slices;
+    if (begin >= slices) index = tiles;  // nothing to do
+    if constexpr (S::kShares) {
+      if (turn >= call.whole) FindShared(call, tiles, slices);
+    }
+  }
+  // Of the slices of all that is left, one tile behind another, this block has as many as others.
+  __device__ __forceinline__ void FindShared(const Call& call, int tiles, int slices) {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    const int first = call.whole * blocks, all = (tiles - first) * slices;
+    const int from = block * all / blocks, to = (block + 1) * all / blocks;
+    int left = turn - call.whole;
+    if (to % slices != 0 && left-- == 0) {  // its first slices
+      index = first + to / slices;
+      end = to % slices;
+      return;
+    }
+    const int whole = CeilDiv(from, slices);
+    const int count = to / slices - whole;
+    index = left < count ? first + whole + left : tiles;
+    if (left != count || from % slices == 0) return;
+    index = first + from / slices;
+    begin = from % slices;
+  }
+};
+
 // The stages of this block's tiles, in order. What follows from a tile is found once for it: who
 // asks for stages is one thread, and the others wait for it.
 template <typename S>
 struct Stages {
   const Call& call;
   const ExpertTiles& experts;
-  const int rank, step, tiles;
-  int index;
+  const int tiles;
+  Parts<S> parts;
   int unit;  // the first of the stage
   TilePlace place;
   const uint8_t* weight;  // the first 16 rows of the tile
   int last;               // of its tiles of 16 rows
 
   __device__ Stages(const Call& of, const ExpertTiles& places)
-      : call(of),
-        experts(places),
-        rank(static_cast<int>(blockIdx.x) % TeamOf<S>(of)),
-        step(static_cast<int>(gridDim.x) / TeamOf<S>(of)),
-        tiles(TilesOf<S>(of, places)),
-        index(static_cast<int>(blockIdx.x) / TeamOf<S>(of)) {
-    if (rank * kSliceUnits >= call.units) index = tiles;  // nothing to do
+      : call(of), experts(places), tiles(TilesOf<S>(of, places)), parts(of, tiles) {
     Begin();
   }
-  __device__ __forceinline__ bool more() const { return index < tiles; }
+  __device__ __forceinline__ bool more() const { return tiles > parts.index; }
   __device__ __forceinline__ void Next() {
     unit += kStageUnits;
     if (unit % kSliceUnits == 0) unit += (TeamOf<S>(call) - 1) * kSliceUnits;
-    if (unit < call.units) return;
-    index += step;
+    if (unit < min(call.units, parts.end * kSliceUnits)) return;
+    parts.Next(call, tiles);
     Begin();
   }
 
  private:
   __device__ __forceinline__ void Begin() {
     if (!more()) return;
-    place = PlaceOf<S>(call, experts, index);
+    place = PlaceOf<S>(call, experts, parts.index);
     const Matrix& matrix = call.matrix[place.matrix];
     weight = matrix.weight + int64_t{place.row / kPackedRows} * call.units * S::kPair;
     if (S::kExperts) weight += place.expert * matrix.experts;
     last = min(S::kRowTiles, (matrix.rows - place.row + kPackedRows - 1) / kPackedRows) - 1;
-    unit = rank * kSliceUnits;
+    unit = parts.begin * kSliceUnits;
   }
 };
 
@@ -322,29 +371,29 @@ class Warpgroup {
 
   __device__ void Run() {
     const int tiles = TilesOf<S>(call_, memory_.experts);
-    const int team = TeamOf<S>(call_);
-    const int rank = static_cast<int>(blockIdx.x) % team;
-    const int step = static_cast<int>(gridDim.x) / team;
-    const int slices = CeilDiv(call_.units, kSliceUnits);
-    for (int index = static_cast<int>(blockIdx.x) / team; index < tiles; index += step) {
+    for (Parts<S> parts(call_, tiles); tiles > parts.index; parts.Next(call_, tiles)) {
       if constexpr (S::kShort < S::kTokens) {
-        if (PlaceOf<S>(call_, memory_.experts, index).template IsShort<S>()) {
-          RunTile<S::kShort / 2>(index, rank, slices);
+        if (PlaceOf<S>(call_, memory_.experts, parts.index).template IsShort<S>()) {
+          RunTile<S::kShort / 2>(parts);
           continue;
         }
       }
-      RunTile<S::kTokens / 2>(index, rank, slices);
+      RunTile<S::kTokens / 2>(parts);
     }
   }
 
  private:
   // Sums that a thread has: half as many as the tile has tokens.
   template <int kEach>
-  __device__ __forceinline__ void RunTile(int index, int rank, int slices) {
+  __device__ __forceinline__ void RunTile(const Parts<S>& parts) {
+    const int rank = Parts<S>::RankOf(call_), slices = CeilDiv(call_.units, kSliceUnits);
     float total[kEach];
 #pragma unroll
     for (float& sum : total) sum = -0.0f;  // which changes nothing that is added to it
-    for (int slice = rank; slice < slices; slice += TeamOf<S>(call_)) {
+    if constexpr (S::kShares) {
+      if (parts.begin > rank) TakeOver(total);
+    }
+    for (int slice = parts.begin; slice < parts.end; slice += TeamOf<S>(call_)) {
       float acc[kEach];
       const int others = min(TeamOf<S>(call_), slices - slice);  // and this one
       if (rank == 0 && threadIdx.x == 0) {
@@ -359,7 +408,44 @@ class Warpgroup {
       for (int i = 0; i < kEach; ++i) total[i] += acc[i];
       for (int r = 1; r < others; ++r) AddSent(r, total);
     }
-    if (rank == 0) Store(PlaceOf<S>(call_, memory_.experts, index), total);
+    if constexpr (S::kShares) {
+      if (parts.end < slices) return HandOver(total);
+    }
+    if (rank == 0) Store(PlaceOf<S>(call_, memory_.experts, parts.index), total);
+  }
+
+  // Between a block and the next one, by warps: sums as threads have them.
+  __device__ __forceinline__ float4* Handed(int block, int i) const {
+    return reinterpret_cast<float4*>(call_.handed) +
+           (int64_t{block} * (S::kTokens / 8) + i / 4) * (128 * S::kGroups) + threadIdx.x;
+  }
+  template <int kEach>
+  __device__ __forceinline__ void HandOver(const float (&total)[kEach]) const {
+    const int block = static_cast<int>(blockIdx.x);
+#pragma unroll
+    for (int i = 0; i < kEach; i += 4) {
+      __stcg(Handed(block, i), make_float4(total[i], total[i + 1], total[i + 2], total[i + 3]));
+    }
+    __syncwarp();
+    if (lane_ == 0) StoreRelease(&call_.hands[block * 4 * S::kGroups + warp_], 1);
+  }
+  template <int kEach>
+  __device__ __forceinline__ void TakeOver(float (&total)[kEach]) const {
+    const int block = static_cast<int>(blockIdx.x) - 1;
+    uint32_t* const hand = &call_.hands[block * 4 * S::kGroups + warp_];
+    while (LoadAcquire(hand) == 0) {
+    }
+    __syncwarp();
+    if (lane_ == 0) *hand = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; i += 4) {
+      const float4 four = __ldcg(Handed(block, i));
+      total[i] = four.x;
+      total[i + 1] = four.y;
+      total[i + 2] = four.z;
+      total[i + 3] = four.w;
+    }
+    Keep(total);
   }
 
   template <int kEach>
@@ -544,9 +630,35 @@ int TeamsAtOnce(int team) {
   return team == 1 ? all : team == 2 ? all / 2 : std::max(1, all / 4 - 3 * S::kBlocks);
 }
 
+// What a tile takes beside its slices, in ns.
+template <typename S>
+constexpr double kTileNs = 1200 * std::max(1.0, S::kTokens / 128.0);
+template <typename S>
+double SliceNs();
+
+// Turns of slices of so many tiles, and of tiles, where the last turns are shared.
+struct Turns {
+  double slices, tiles;
+};
+template <typename S>
+Turns SharedTurns(int64_t tiles, int64_t slices) {
+  const int64_t blocks = TeamsAtOnce<S>(1);
+  return {double(tiles) / double(blocks) * double(slices), double(tiles / blocks) + 2};
+}
+// Whether they are: a twentieth less is nothing, as tiles lie further apart then.
+template <typename S>
+bool Shares(int64_t tiles, int64_t slices) {
+  const int64_t blocks = TeamsAtOnce<S>(1);
+  if (!S::kShares || tiles < blocks || tiles % blocks == 0) return false;
+  const Turns shared = SharedTurns<S>(tiles, slices);
+  const double turns = double(CeilDiv(tiles, blocks));
+  return 1.05 * (shared.slices * SliceNs<S>() + shared.tiles * kTileNs<S>) <
+         turns * (double(slices) * SliceNs<S>() + kTileNs<S>);
+}
+
 template <typename S>
 void Launch(Stream stream, const HalfRows& x, const ExpertRows& experts,
-            std::span<const HalfProduct> products, int team) {
+            std::span<const HalfProduct> products, int team, int blocks) {
   Call call = {};
   call.scale = x.scale;
   call.rows = x.rows;
@@ -557,6 +669,8 @@ void Launch(Stream stream, const HalfRows& x, const ExpertRows& experts,
   call.experts = experts.count;
   if (S::kExperts) call.token_tiles += experts.count;  // at most
   call.stages = StagesOf<S>(team, experts.count);
+  call.handed = x.handed.sums;
+  call.hands = x.handed.hands;
   const int64_t box_rows = std::min<int64_t>(S::kShort, (x.rows + 7) / 8 * 8);
   call.box_bytes = static_cast<int>(box_rows) * kUnitCols * 2;
   for (size_t i = 0; i < kMatrices; ++i) {
@@ -575,7 +689,12 @@ void Launch(Stream stream, const HalfRows& x, const ExpertRows& experts,
   const CUtensorMap map =
       MakeTensorMap(x.data, x.rows, x.stride, x.stride, static_cast<int>(box_rows));
   const auto kernel = PackedManyKernel<S>;
-  const int teams = std::min(call.token_tiles * call.column_tiles, TeamsAtOnce<S>(team));
+  const int tiles = call.token_tiles * call.column_tiles;
+  const int teams = std::min(tiles, blocks > 0 ? blocks : TeamsAtOnce<S>(team));
+  const bool may = team == 1 && call.handed != nullptr && S::kShares;
+  const bool shares =
+      blocks > 0 ? tiles % teams != 0 : Shares<S>(tiles, CeilDiv(call.units, kSliceUnits));
+  call.whole = may && shares ? tiles / teams - 1 : INT32_MAX;
   LaunchTeamsEarly(team, kernel, unsigned(teams * team), S::kThreads,
                    Memory<S>::Bytes(call.stages, team, experts.count), stream, map, call);
 }
@@ -608,18 +727,22 @@ double Nanoseconds(int64_t rows, int experts, std::span<const HalfProduct> produ
   int64_t tiles = 0;
   for (const HalfProduct& one : products) tiles += CeilDiv<int64_t>(one.weight.rows, S::kRows);
   tiles *= TokenTiles<S>(rows, experts);
+  if (team == 1 && Shares<S>(tiles, slices)) {
+    const Turns shared = SharedTurns<S>(tiles, slices);
+    return shared.slices * SliceNs<S>() + shared.tiles * kTileNs<S>;
+  }
   const double turns = double(CeilDiv<int64_t>(tiles, TeamsAtOnce<S>(team)));
   // Blocks of a multiprocessor that all have something to do share it.
   const double share =
       std::min<double>(S::kBlocks, std::max(1.0, double(tiles * team) / ThisGpu().multiprocessors));
-  constexpr double kTileNs = 1200 * std::max(1.0, S::kTokens / 128.0);
-  return turns * (double(CeilDiv<int64_t>(slices, team)) * SliceNs<S>() * share + kTileNs +
+  return turns * (double(CeilDiv<int64_t>(slices, team)) * SliceNs<S>() * share + kTileNs<S> +
                   300.0 * (team - 1));
 }
 
 struct Form {
   PackedTiling tiling;  // of the team: the most
-  void (*launch)(Stream, const HalfRows&, const ExpertRows&, std::span<const HalfProduct>, int);
+  void (*launch)(Stream, const HalfRows&, const ExpertRows&, std::span<const HalfProduct>, int,
+                 int);
   double (*ns)(int64_t, int, std::span<const HalfProduct>, int);
 };
 template <typename S>
@@ -632,6 +755,7 @@ constexpr Form FormOf(int team) {
 struct Plan {
   const Form* form = nullptr;
   int team = 1;
+  int blocks = 0;
   double ns = 1e300;
 };
 inline Plan BestPlan(std::span<const Form> forms, int64_t rows, int experts,
@@ -645,14 +769,14 @@ inline Plan BestPlan(std::span<const Form> forms, int64_t rows, int experts,
         continue;
       }
       const double ns = form.ns(rows, experts, products, team);
-      if (ns < best.ns) best = {&form, team, ns};
+      if (ns < best.ns) best = {&form, team, tiling ? tiling->blocks : 0, ns};
     }
   }
   return best;
 }
 inline void Run(Stream stream, const HalfRows& x, const ExpertRows& experts,
                 std::span<const HalfProduct> products, const Plan& plan) {
-  if (plan.form != nullptr) plan.form->launch(stream, x, experts, products, plan.team);
+  if (plan.form != nullptr) plan.form->launch(stream, x, experts, products, plan.team, plan.blocks);
 }
 
 }  // namespace reprise::cuda::many_packed

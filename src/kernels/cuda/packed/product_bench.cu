@@ -27,11 +27,17 @@ constexpr Shape kShapes[] = {{4096, 12288, 2}, {12288, 4096},   {4096, 4096},
                              {4096, 12288},    {1024, 3584, 2}, {3584, 1024}};
 constexpr int64_t kColdBytes = int64_t{256} << 20;
 constexpr int64_t kRowsMost = 4096;
-const PackedTiling kTilings[] = {{8, 1, 1},   {8, 1, 2},   {8, 1, 4},  {16, 1, 1}, {16, 1, 2},
-                                 {16, 1, 4},  {32, 1, 1},  {32, 1, 2}, {32, 1, 4}, {64, 1, 1},
-                                 {64, 1, 2},  {64, 1, 4},  {64, 2, 1}, {64, 2, 2}, {64, 2, 4},
-                                 {128, 2, 1}, {128, 2, 2}, {160, 2, 1}};
+// The last ones, in which a few blocks share tiles, are for their bits alone.
+const PackedTiling kTilings[] = {
+    {8, 1, 1},     {8, 1, 2},     {8, 1, 4},      {16, 1, 1},     {16, 1, 2},     {16, 1, 4},
+    {32, 1, 1},    {32, 1, 2},    {32, 1, 4},     {64, 1, 1},     {64, 1, 2},     {64, 1, 4},
+    {64, 2, 1},    {64, 2, 2},    {64, 2, 4},     {128, 2, 1},    {128, 2, 2},    {160, 2, 1},
+    {64, 2, 1, 4}, {64, 2, 1, 5}, {128, 2, 1, 4}, {128, 2, 1, 5}, {160, 2, 1, 4}, {160, 2, 1, 5}};
 
+std::string NameOf(const PackedTiling& tiling) {
+  return std::to_string(tiling.tokens) + "/" + std::to_string(tiling.groups) + "/" +
+         std::to_string(tiling.team) + "/" + std::to_string(tiling.blocks);
+}
 std::string NameOf(const PackedTile& tile) {
   return std::to_string(tile.tokens) + "x" + std::to_string(tile.rows) + "/" +
          std::to_string(tile.along);
@@ -94,6 +100,9 @@ void Check(DType dtype) {
     const DeviceArray<float> device_x(x), scale(kRows), y(size_t(kRows * shape.outputs));
     const DeviceArray<uint16_t> half(size_t(kRows * half_stride));
     HalfRows rows = {half.data(), scale.data(), kRows, shape.cols, half_stride};
+    const DeviceArray<float> sums(size_t(8) * HandedSums::kFloats);
+    const DeviceArray<uint32_t> hands(std::vector<uint32_t>(size_t(8) * HandedSums::kWarps));
+    rows.handed = {sums.data(), hands.data()};
     RoundRows(nullptr, {device_x.data(), kRows, shape.cols, shape.cols}, rows);
     HalfProduct product = {{reinterpret_cast<const uint16_t*>(weights.data()), shape.outputs,
                             shape.cols, layout.padded_cols(), 1, layout.form},
@@ -146,9 +155,7 @@ void Check(DType dtype) {
         HalfProduct one = product;
         one.out.rows = count;
         RunPackedMany(nullptr, some, {&one, 1}, tiling);
-        const std::string what = std::to_string(tiling.tokens) + "/" +
-                                 std::to_string(tiling.groups) + "/" + std::to_string(tiling.team);
-        all += compare(what.c_str(), count);
+        all += compare(NameOf(tiling).c_str(), count);
       }
     }
     for (const PackedTile& tile : PackedTiles()) {
@@ -273,17 +280,20 @@ class Bench {
     }
   }
   void Tilings(int64_t rows, bool chosen_alone) const {
-    const auto time = [&](std::optional<PackedTiling> tiling) {
-      return Time(rows, [&](Stream stream, const HalfRows& some, const auto& of) {
+    const auto time = [&](std::optional<PackedTiling> tiling, bool shared = true) {
+      return Time(rows, [&](Stream stream, HalfRows some, const auto& of) {
+        if (!shared) some.handed = {};
         RunPackedMany(stream, some, of, tiling);
       });
     };
     Say("chosen", rows, time(std::nullopt));
+    Say("its tiles not shared", rows, time(std::nullopt, false));
     for (const PackedTiling& tiling : kTilings) {
-      if (chosen_alone) break;
+      if (chosen_alone || tiling.blocks > 0) break;
       if (tiling.tokens > 2 * rows || tiling.tokens < std::min<int64_t>(rows, 64)) continue;
       if (rows > 512 && tiling.team > 1) continue;
       std::printf(" %d/%d/%d %.2f", tiling.tokens, tiling.groups, tiling.team, time(tiling));
+      if (tiling.groups == 2 && tiling.team == 1) std::printf(" (%.2f)", time(tiling, false));
     }
   }
   void Tiles(int64_t rows) const {
@@ -311,7 +321,16 @@ class Bench {
   const DeviceArray<float> y_{size_t(kRowsMost * shape_.outputs * shape_.matrices)};
   const DeviceArray<uint16_t> half_{size_t(kRowsMost * shape_.cols)};
   const DeviceArray<float> scale_{size_t(kRowsMost)};
-  const HalfRows all_ = {half_.data(), scale_.data(), kRowsMost, shape_.cols, shape_.cols};
+  const DeviceArray<float> sums_{size_t(ThisGpu().multiprocessors) * HandedSums::kFloats};
+  const DeviceArray<uint32_t> hands_{
+      std::vector<uint32_t>(size_t(ThisGpu().multiprocessors) * HandedSums::kWarps)};
+  const HalfRows all_ = {half_.data(),
+                         scale_.data(),
+                         kRowsMost,
+                         shape_.cols,
+                         shape_.cols,
+                         nullptr,
+                         {sums_.data(), hands_.data()}};
 };
 
 // A stack of experts whose rows choose eight each at random: all tilings.
@@ -336,7 +355,7 @@ void MeasureExperts(DType dtype, const ExpertShape& shape) {
   }
   const int64_t most = kRowsMost * kEach;
   const DeviceArray<float> x(std::vector<float>(size_t(most * shape.cols), 0.5f));
-  const DeviceArray<float> y(size_t(most * shape.outputs * shape.matrices)), scale{size_t(most)};
+  const DeviceArray<float> y(size_t(most * shape.outputs * shape.matrices)), scale { size_t(most) };
   const DeviceArray<uint16_t> half(size_t(most * shape.cols));
   std::printf("experts: %s %d x %d x %d of %d\n", NameOf(dtype).data(), int(shape.cols),
               int(shape.outputs), shape.matrices, shape.experts);

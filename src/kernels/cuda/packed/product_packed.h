@@ -52,9 +52,10 @@ void RunPackedFew(Stream stream, const FewProducts& few);
 // How a product of rows that are rounded is divided: tiles of so many rows of x by 64 or 128 rows
 // of the matrix, and among how many blocks the slices of K of a tile.
 struct PackedTiling {
-  int tokens;  // 8, 16, 32, 64, 128 or (not of kSixes) 160
-  int groups;  // 1: 64 rows of the matrix, 2: 128
-  int team;    // 1, 2 or 4 blocks
+  int tokens;      // 8, 16, 32, 64, 128 or (not of kSixes) 160
+  int groups;      // 1: 64 rows of the matrix, 2: 128
+  int team;        // 1, 2 or 4 blocks
+  int blocks = 0;  // at most; they share tiles then. 0: as is quickest
 };
 // With wgmma and the copy engine.
 // REQUIRES: one form and one number of columns of all weights. tiling: to be measured or tested,

@@ -60,6 +60,13 @@ struct Case {
 };
 using Run = std::function<void(const View&, const HalfRows&, std::span<const HalfProduct>)>;
 
+HandedSums PlacesToHandOver() {
+  const auto blocks = size_t(ThisGpu().multiprocessors);
+  static const DeviceArray<float> sums(blocks * HandedSums::kFloats);
+  static const DeviceArray<uint32_t> hands(std::vector<uint32_t>(blocks * HandedSums::kWarps));
+  return {sums.data(), hands.data()};
+}
+
 void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
   const TestMatrix first = TestMatrix::Random(dtype, shape.outputs, shape.cols, 1);
   const TestMatrix second = TestMatrix::Random(dtype, shape.outputs / 2 + 1, shape.cols, 2);
@@ -72,7 +79,8 @@ void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
   DeviceArray<float> out(size_t(shape.rows * shape.outputs));
   DeviceArray<float> other(size_t(shape.rows * second.layout.rows));
   const View view{device_x.data(), shape.rows, shape.cols, shape.cols};
-  const HalfRows half{rounded.data(), scale.data(), shape.rows, shape.cols, stride};
+  HalfRows half{rounded.data(), scale.data(), shape.rows, shape.cols, stride};
+  half.handed = PlacesToHandOver();
   RoundRows(nullptr, view, half);
   const HalfProduct products[] = {
       {first.half(), device_bias.data(), {out.data(), shape.rows, shape.outputs, shape.outputs}},
@@ -137,10 +145,12 @@ TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
         PackedTiling{16, 1, 4}, PackedTiling{32, 1, 1}, PackedTiling{32, 1, 4},
         PackedTiling{64, 1, 2}, PackedTiling{64, 2, 1}, PackedTiling{64, 2, 2},
         PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1}, PackedTiling{128, 2, 2},
-        PackedTiling{160, 2, 1}}) {
+        PackedTiling{160, 2, 1}, PackedTiling{64, 2, 1, 4}, PackedTiling{64, 2, 1, 5},
+        PackedTiling{128, 2, 1, 4}, PackedTiling{128, 2, 1, 5}, PackedTiling{160, 2, 1, 4},
+        PackedTiling{160, 2, 1, 5}}) {
     if (tiling.tokens == 160 && PackedFormOf(GetParam()) == PackedForm::kSixes) continue;
     SCOPED_TRACE(std::to_string(tiling.tokens) + " / " + std::to_string(tiling.groups) + " / " +
-                 std::to_string(tiling.team));
+                 std::to_string(tiling.team) + " / " + std::to_string(tiling.blocks));
     for (const Case& shape : {Case{7, 4096, 300}, Case{150, 1056, 97}, Case{20, 2592, 2000}}) {
       ExpectSpecification(GetParam(), {shape.rows, Columns(shape.cols), shape.outputs},
                           [&](const View&, const HalfRows& half, auto products) {

@@ -16,6 +16,15 @@ namespace reprise::cuda {
 
 using reference::Half;
 
+// Where blocks of one launch leave sums for each other (packed/many.cuh). Zeros before it is used,
+// by one stream.
+struct HandedSums {
+  static constexpr int kWarps = 8, kFloats = 128 * 160;  // of a block
+
+  float* sums = nullptr;      // [multiprocessors, kFloats]; null: they do not
+  uint32_t* hands = nullptr;  // [multiprocessors, kWarps]
+};
+
 // Activations in 16 bit, as reference::RoundRow makes them; or, where rows are few, as they are, to
 // be rounded by every block on the way (RoundedOnTheWay).
 struct HalfRows {
@@ -25,6 +34,7 @@ struct HalfRows {
   int64_t cols = 0;
   int64_t stride = 0;          // a multiple of 16
   const float* f32 = nullptr;  // [rows, stride]: not rounded yet; data and scale are null
+  HandedSums handed = {};
 };
 // REQUIRES: MayRoundOnTheWay(x) (product_few.h).
 HalfRows RoundedOnTheWay(const View& x);
