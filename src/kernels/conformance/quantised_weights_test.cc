@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/cuda/quantised/random_blocks.h"
 #include "tensor/codec.h"
 #include "tensor/half.h"
 
@@ -77,9 +78,27 @@ TEST(QuantisedWeightsTest, AreThoseOfTheFile) {
   }
 }
 
+// Files of these come with importance data, so blocks are any that there can be.
+TEST(QuantisedWeightsTest, GridsAndTernaryOnesAreThoseOfTheFile) {
+  for (const DType type : {DType::kIQ1_S, DType::kIQ1_M, DType::kIQ3_XXS, DType::kIQ3_S,
+                           DType::kTQ1_0, DType::kTQ2_0}) {
+    constexpr int64_t kCols = 4096;
+    Rng rng(3);
+    const std::vector<std::byte> blocks = cuda::RandomBlocks(rng, type, 1, kCols);
+    std::vector<float> expected(kCols);
+    DequantiseRow(type, blocks.data(), expected.data(), kCols);
+    std::vector<uint16_t> weights(kCols);
+    HalfWeights(type, blocks.data(), weights);
+    for (size_t i = 0; i < kCols; ++i) {
+      EXPECT_NEAR(F16ToF32(weights[i]), expected[i], std::fabs(expected[i]) * 0x1p-10f + 0x1p-19f)
+          << NameOf(type) << " " << i;
+    }
+  }
+}
+
 TEST(QuantisedWeightsTest, OtherTypesHaveIntegers) {
-  for (const DType type :
-       {DType::kF16, DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
+  for (const DType type : {DType::kF16, DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS,
+                           DType::kIQ2_XXS}) {
     EXPECT_FALSE(HasHalfWeights(type)) << NameOf(type);
   }
 }

@@ -37,8 +37,9 @@
 namespace reprise::cuda {
 namespace {
 
-// Of the types that the CPU packs as codes, only IQ2_XXS has kernels here.
-bool IsComputed(DType dtype) {
+// Types that the CPU packs as codes have kernels here where they have a packed form; and IQ2_XXS.
+bool IsComputed(DType dtype, bool stack) {
+  if (PackedFormOf(dtype) != PackedForm::kNone && (!stack || ThisGpu().packs_stacks())) return true;
   switch (dtype) {
 #define REPRISE_CODED(name, ...) case DType::k##name:
     REPRISE_CODED_TYPES(REPRISE_CODED)
@@ -139,13 +140,19 @@ DevicePtr<std::byte> CudaBackend::Room(ScratchArena& scratch, size_t bytes) {
 Result<std::unique_ptr<PackedMatrix>> CudaBackend::MakeMatrix(const MatrixShape& shape) {
   CHECK(shape.count > 0 && shape.rows >= 0 && shape.cols > 0);
   CHECK(shape.cols % TraitsOf(shape.dtype).block_elements == 0);
-  if (!IsComputed(shape.dtype)) {
+  if (!IsComputed(shape.dtype, shape.count > 1)) {
     return Unimplemented(
         "weights of type " + std::string(NameOf(shape.dtype)) +
         " are not computed on a GPU: --device cpu computes them, reprise convert " +
         "--type q4_k makes a file that a GPU can");
   }
   return CudaMatrix::Make(*memory_, shape);
+}
+
+size_t CudaBackend::MatrixBytes(const MatrixShape& shape) const {
+  memory_->Use();
+  return IsComputed(shape.dtype, shape.count > 1) ? CudaMatrix::BytesOf(shape)
+                                                  : Backend::MatrixBytes(shape);
 }
 
 Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,

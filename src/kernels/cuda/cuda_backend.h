@@ -44,6 +44,7 @@ class CudaBackend final : public Backend, public StepKeeper {
   Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) override;
   Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                     size_t stride) override;
+  size_t MatrixBytes(const MatrixShape& shape) const override;
   void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
   void ForgetSteps() override { graphs_.Clear(); }

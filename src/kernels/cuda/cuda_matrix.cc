@@ -43,14 +43,17 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
   }
 }
 
+size_t CudaMatrix::BytesOf(const MatrixShape& shape) {
+  const CudaMatrix matrix(shape);
+  if (matrix.packed()) return size_t(shape.count) * matrix.packed_.bytes();
+  if (matrix.stride_ == 0) return matrix.layout_.bytes;
+  return size_t(shape.count * shape.rows * matrix.stride_) * ElementBytes(shape.dtype);
+}
+
 Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
                                                        const MatrixShape& shape) {
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(shape));
-  const size_t bytes = matrix->packed()       ? size_t(shape.count) * matrix->packed_.bytes()
-                       : matrix->stride_ == 0 ? matrix->layout_.bytes
-                                              : size_t(shape.count * shape.rows * matrix->stride_) *
-                                                    ElementBytes(shape.dtype);
-  REPRISE_ASSIGN(matrix->buffer_, memory.Allocate(bytes));
+  REPRISE_ASSIGN(matrix->buffer_, memory.Allocate(BytesOf(shape)));
   if (shape.dtype == DType::kBF16) {
     matrix->scales_.assign(size_t(shape.count), 1.0f);
     REPRISE_ASSIGN(matrix->device_scales_, memory.Allocate(size_t(shape.count) * sizeof(float)));

@@ -26,6 +26,9 @@ class CudaMatrix : public PackedMatrix {
  public:
   static Result<std::unique_ptr<PackedMatrix>> Make(DeviceMemory& memory, const MatrixShape& shape);
 
+  // Of its allocation.
+  static size_t BytesOf(const MatrixShape& shape);
+
   size_t bytes() const override { return buffer_.size(); }
   ActivationForm form() const { return packed() ? ActivationForm::kF16 : FormOf(shape().dtype); }
   // Whether half() is packed.

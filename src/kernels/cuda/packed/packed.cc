@@ -69,25 +69,6 @@ void PutRow(PackedForm form, const Row& row, int64_t first, int g, uint8_t* unit
 
 }  // namespace
 
-PackedForm PackedFormOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ8_0:
-      return PackedForm::kBytes;
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ4_K:
-      return PackedForm::kNibbles;
-    case DType::kQ5_0:
-    case DType::kQ5_1:
-    case DType::kQ5_K:
-      return PackedForm::kFives;
-    case DType::kQ6_K:
-      return PackedForm::kSixes;
-    default:
-      return PackedForm::kNone;
-  }
-}
-
 void PackWeights(const PackedLayout& layout, const std::byte* source, size_t stride, int64_t begin,
                  int64_t end, std::byte* packed) {
   const int64_t cols = layout.padded_cols();

@@ -57,7 +57,30 @@ constexpr int SixPlace(int pair) {
 }
 
 // The form that weights of a type have; kNone: their products are computed with integers.
-PackedForm PackedFormOf(DType dtype);
+constexpr PackedForm PackedFormOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return PackedForm::kBytes;
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ4_K:
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+      return PackedForm::kNibbles;
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ5_K:
+      return PackedForm::kFives;
+    case DType::kQ6_K:
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+      return PackedForm::kSixes;
+    default:
+      return PackedForm::kNone;
+  }
+}
 
 struct PackedLayout {
   PackedForm form = PackedForm::kNone;

@@ -52,7 +52,8 @@ uint16_t WeightAt(const PackedLayout& layout, const std::vector<std::byte>& pack
 
 TEST(PackedTest, EveryWeightHasItsPlace) {
   for (const DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                           DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+                           DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ1_S, DType::kIQ1_M,
+                           DType::kIQ3_XXS, DType::kIQ3_S, DType::kTQ1_0, DType::kTQ2_0}) {
     const int64_t rows = 37, cols = TraitsOf(type).block_elements == 32 ? 288 : 768;
     Rng rng(3);
     const std::vector<std::byte> blocks = RandomBlocks(rng, type, rows, cols);

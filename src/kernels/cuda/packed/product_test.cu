@@ -302,7 +302,8 @@ TEST_P(PackedProductTest, EveryTilingOfExpertsEqualsTheSpecification) {
 
 INSTANTIATE_TEST_SUITE_P(Types, PackedProductTest,
                          ::testing::Values(DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                                           DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                                           DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                                           DType::kIQ3_S, DType::kTQ2_0),
                          [](const auto& info) { return std::string(NameOf(info.param)); });
 
 }  // namespace

@@ -17,7 +17,22 @@ inline constexpr DType kQuantisedTypes[] = {
 
 // Where the f16 scales of a block lie; -1: none.
 inline int ScaleOffset(DType dtype) {
-  return dtype == DType::kQ2_K ? 80 : dtype == DType::kQ3_K ? 108 : dtype == DType::kQ6_K ? 208 : 0;
+  switch (dtype) {
+    case DType::kQ2_K:
+      return 80;
+    case DType::kQ3_K:
+      return 108;
+    case DType::kQ6_K:
+      return 208;
+    case DType::kIQ1_M:  // in parts
+      return -1;
+    case DType::kTQ1_0:
+      return 52;
+    case DType::kTQ2_0:
+      return 64;
+    default:
+      return 0;
+  }
 }
 inline int MinimumOffset(DType dtype) {
   switch (dtype) {
@@ -44,6 +59,13 @@ inline std::vector<std::byte> RandomBlocks(Rng& rng, DType dtype, int64_t rows, 
     std::memcpy(blocks.data() + i, &bits, blocks.size() - i < 8 ? blocks.size() - i : 8);
   }
   for (int64_t b = 0; b < count; ++b) {
+    if (dtype == DType::kIQ1_M) {  // the upper halves of four bytes: an f16 of ordinary size
+      std::byte* const scales = blocks.data() + b * traits.block_bytes + 48;
+      for (int i = 0; i < 4; ++i) {
+        const std::byte part{uint8_t(i < 3 ? rng.Below(16) << 4 : 0x20)};
+        scales[2 * i + 1] = (scales[2 * i + 1] & std::byte{15}) | part;
+      }
+    }
     for (const int offset : {ScaleOffset(dtype), MinimumOffset(dtype)}) {
       if (offset < 0) continue;
       const float value = (rng.Uniform() - 0.5f) * (rng.Below(20) == 0 ? 1e-5f : 0.1f);

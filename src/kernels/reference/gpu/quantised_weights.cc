@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "tensor/blocks.h"
+#include "tensor/factored.h"
 #include "tensor/half.h"
 
 namespace reprise::reference {
@@ -95,36 +96,79 @@ void Take(const BlockQ6_K& block, const ScaledRow& row) {
   }
 }
 
-template <typename Block>
-void TakeRow(const void* blocks, int64_t cols, int block_elements, ScaledRow row) {
+template <typename Block, int kElements>
+void TakeRow(const void* blocks, int64_t cols, ScaledRow row) {
   const Block* block = static_cast<const Block*>(blocks);
-  for (int64_t done = 0; done < cols; done += block_elements) {
+  for (int64_t done = 0; done < cols; done += kElements) {
     Take(*block++, row);
-    row.q += block_elements;
-    row.scale += block_elements / kScaledWeights;
-    row.shift += block_elements / kScaledWeights;
+    row.q += kElements;
+    row.scale += kElements / kScaledWeights;
+    row.shift += kElements / kScaledWeights;
+  }
+}
+
+// Types whose values are few: points of grids, a part of `kPart` times as large, and ternary ones.
+template <DType kType, int kPart>
+void TakeCoded(const void* blocks, int64_t cols, ScaledRow row) {
+  constexpr bool kTernary = kType == DType::kTQ1_0 || kType == DType::kTQ2_0;
+  const auto* block = static_cast<const std::byte*>(blocks);
+  FactoredBlock factors;
+  for (int64_t done = 0; done < cols; done += 256, block += TraitsOf(kType).block_bytes) {
+    reprise::TakeApart(kType, block, &factors);
+    for (int e = 0; e < 256; ++e) {
+      *row.q++ = int8_t(kTernary ? factors.value[e] + 1 : factors.value[e] / kPart);
+    }
+    const float d = F16ToF32(factors.d) * (factors.unit * kPart);
+    for (int s = 0; s < 256 / kScaledWeights; ++s) {
+      *row.scale++ = F32ToF16(d * float(factors.scale[s]));
+      *row.shift++ = kTernary ? F32ToF16(-d) : uint16_t{0};
+    }
+  }
+}
+
+using TakeFunction = void (*)(const void*, int64_t, ScaledRow);
+TakeFunction TakeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return TakeRow<BlockQ8_0, 32>;
+    case DType::kQ4_0:
+      return TakeRow<BlockQ4_0, 32>;
+    case DType::kQ4_1:
+      return TakeRow<BlockQ4_1, 32>;
+    case DType::kQ5_0:
+      return TakeRow<BlockQ5_0, 32>;
+    case DType::kQ5_1:
+      return TakeRow<BlockQ5_1, 32>;
+    case DType::kQ4_K:
+      return TakeRow<BlockQ4_K, 256>;
+    case DType::kQ5_K:
+      return TakeRow<BlockQ5_K, 256>;
+    case DType::kQ6_K:
+      return TakeRow<BlockQ6_K, 256>;
+    case DType::kIQ1_S:
+      return TakeCoded<DType::kIQ1_S, 1>;
+    case DType::kIQ1_M:
+      return TakeCoded<DType::kIQ1_M, 1>;
+    case DType::kIQ3_XXS:
+      return TakeCoded<DType::kIQ3_XXS, 2>;
+    case DType::kIQ3_S:
+      return TakeCoded<DType::kIQ3_S, 1>;
+    case DType::kTQ1_0:
+      return TakeCoded<DType::kTQ1_0, 1>;
+    case DType::kTQ2_0:
+      return TakeCoded<DType::kTQ2_0, 1>;
+    default:
+      return nullptr;
   }
 }
 
 }  // namespace
 
-bool HasHalfWeights(DType dtype) {
-  return dtype == DType::kQ8_0 || dtype == DType::kQ4_0 || dtype == DType::kQ4_1 ||
-         dtype == DType::kQ5_0 || dtype == DType::kQ5_1 || dtype == DType::kQ4_K ||
-         dtype == DType::kQ5_K || dtype == DType::kQ6_K;
-}
+bool HasHalfWeights(DType dtype) { return TakeOf(dtype) != nullptr; }
 
 void TakeApart(DType dtype, const void* blocks, int64_t cols, const ScaledRow& row) {
   CHECK(HasHalfWeights(dtype));
-  const auto take = dtype == DType::kQ8_0   ? TakeRow<BlockQ8_0>
-                    : dtype == DType::kQ4_0 ? TakeRow<BlockQ4_0>
-                    : dtype == DType::kQ4_1 ? TakeRow<BlockQ4_1>
-                    : dtype == DType::kQ5_0 ? TakeRow<BlockQ5_0>
-                    : dtype == DType::kQ5_1 ? TakeRow<BlockQ5_1>
-                    : dtype == DType::kQ4_K ? TakeRow<BlockQ4_K>
-                    : dtype == DType::kQ5_K ? TakeRow<BlockQ5_K>
-                                            : TakeRow<BlockQ6_K>;
-  take(blocks, cols, TraitsOf(dtype).block_elements, row);
+  TakeOf(dtype)(blocks, cols, row);
 }
 
 uint16_t HalfWeight(int q, uint16_t scale, uint16_t shift) {

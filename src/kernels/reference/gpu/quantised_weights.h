@@ -20,6 +20,12 @@
 //   Q4_K     0 .. 15       rn(d * s)     rn(-dmin * m)      s, m: of 32 weights, 6 bits
 //   Q5_K     0 .. 31       the same
 //   Q6_K     -32 .. 31     rn(d * s)     0                  s: of 16 weights, int8
+//   IQ1_S    -9 .. 9       rn(d * s)     0                  s: of 16 weights, an eighth of an odd
+//   IQ1_M    the same                                       number
+//   IQ3_XXS  -31 .. 31     rn(d * s)     0                  values of the grid, and half of those
+//   IQ3_S    -15 .. 15     the same                         of IQ3_XXS (tensor/factored.h)
+//   TQ1_0    0 .. 3        d             -d
+//   TQ2_0    0 .. 3        d             -d
 //
 // What rounding takes of a weight is at most 2^-11 of it, and 2^-11 of its scale's and shift's
 // parts: of the order of what rounding takes of an activation.

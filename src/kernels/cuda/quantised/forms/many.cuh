@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed/packed.h"
 #include "kernels/cuda/quantised/forms/copies.cuh"
 #include "kernels/cuda/quantised/forms/mma.cuh"
 #include "kernels/cuda/quantised/forms/product.cuh"
@@ -471,7 +472,10 @@ void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, i
   using Large =
       std::conditional_t<UnitTraits<kType>::kBlock256, Tile<2, 4, 4, 2, 3>, Tile<2, 8, 4, 2, 3>>;
   using Small = Tile<1, 4, 4, 2, 4>;
-  if (warpgroup::Fits<kType>(operands, tokens)) return warpgroup::Launch<kType>(stream, operands);
+  // Of packed types there are stacks of experts alone, for which that has no form.
+  if constexpr (PackedFormOf(kType) == PackedForm::kNone) {
+    if (warpgroup::Fits<kType>(operands, tokens)) return warpgroup::Launch<kType>(stream, operands);
+  }
   constexpr int64_t kEnough = 120;
   const bool room = sizeof(Shared<kType, Large>) <= ThisGpu().block_shared;
   constexpr bool kFitsAll = sizeof(Shared<kType, Small>) <= kBlockSharedLeast;
