@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/table.h"
+
 namespace reprise::cpu {
 namespace {
 
@@ -39,6 +41,17 @@ class Asked {
   uintptr_t until_;
   uintptr_t line_;
 };
+
+// Asks for the activations that the next tile of as many tokens meets in the same block: in a panel
+// of few blocks their rows are too short for the hardware to see where they go.
+template <int kTokens>
+inline void AskActivations(const QuantisedRows& x, int64_t b) {
+  for (int t = 0; t < kTokens; ++t) {
+    const int8_t* const q = x.q + (kTokens + t) * x.q_stride + 256 * b;
+    for (int i = 0; i < 256; i += 64) __builtin_prefetch(q + i, 0, 3);
+    __builtin_prefetch(x.sum + (kTokens + t) * x.sum_stride + 16 * b, 0, 3);
+  }
+}
 
 }  // namespace
 }  // namespace reprise::cpu
