@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from planted import adapters, api, crowds, devices, drafts, grammar, http, keys, operator, pictures, sample, weights
+from planted import adapters, api, cpu, crowds, devices, drafts, grammar, http, keys, operator, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -395,20 +395,6 @@ MUTANTS = [
     ("positions_wrap", "src/kernels/cpu/row_ops.cc",
      "static_cast<float>(step.host.positions[size_t(t)])",
      "static_cast<float>(step.host.positions[size_t(t)] % 131072)", KERNELS),
-    ("one_token_decays_once", "src/kernels/cpu/generic/delta-inl.h",
-     "const V16 s = Fma(key, delta[c], Mul(LoadLanes<kPartial>(at, lanes), decay));",
-     "const V16 s = Fma(key, delta[c], LoadLanes<kPartial>(at, lanes));", KERNELS),
-    ("value_heads_never_tiled", "src/kernels/cpu/heads/delta_mix.cc",
-     "return shape().tiled_heads ? key_head + i * shape().key_heads : key_head * heads_per_key() + i;",
-     "return key_head * heads_per_key() + i;", KERNELS),
-    ("states_on_the_way_left_out", "src/kernels/cpu/heads/delta_mix.cc",
-     "if (tap != nullptr) CopyHeads(mix, s, tap->state, key_head);", "", KERNELS),
-    ("every_head_has_the_first_gate", "src/kernels/cpu/attention.cc",
-     "call.table.sigmoid_mul(RowOf(*call.gate, row) + head * value_dim, out, value_dim, out);",
-     "call.table.sigmoid_mul(RowOf(*call.gate, row), out, value_dim, out);", KERNELS),
-    ("offsets_of_pair_sums_left_out", "src/kernels/cpu/generic/matrix-inl.h",
-     "for (int t = 0; t < kTokens && W::kOffset != 0; ++t) {\n    const Int offset",
-     "for (int t = 0; t < 0; ++t) {\n    const Int offset", KERNELS),
     ("taps_go_to_the_first", "src/kernels/cpu/segments.h",
      "std::byte* to = unit(tap(s, done).state);", "std::byte* to = unit(tap(s, 0).state);", KERNELS),
     ("third_tile_is_the_first", "src/kernels/cpu/scan_ops.cc",
@@ -521,7 +507,7 @@ MUTANTS = [
     *((*mutant, HTTP) for mutant in http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in sample.MUTANTS),
     *drafts.MUTANTS,
-    *crowds.MUTANTS, *keys.MUTANTS, *operator.MUTANTS,
+    *cpu.MUTANTS, *crowds.MUTANTS, *keys.MUTANTS, *operator.MUTANTS,
     *pictures.MUTANTS,
     *weights.MUTANTS,
 ]
