@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels_bench [isas] [types] [threads] [rows]: speed of matrix products per type and instruction set,
-// beside what the machine can do. A laboratory, not a test: numbers depend on the neighbours.
+// kernels_bench [isas] [types] [threads] [rows]: speed of matrix products per type and instruction
+// set, beside what the machine can do. A laboratory, not a test: numbers depend on the neighbours.
 //
 //   decode   one token, weights streamed from memory: GB/s of weights, and of a plain read
 //   prefill  512 tokens, 1024 x 2048 weights: 10^9 multiply-adds per second, and what the same
 //            kernel does on data that stays in the first-level cache
 //
-// With "rows": few tokens, weights from memory, by the kernel of any number of tokens and by that of
-// many: where one should take over from the other.
+// With "rows": few tokens, weights from memory, by the kernel of any number of tokens and by that
+// of many: where one should take over from the other.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

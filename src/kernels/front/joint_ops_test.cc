@@ -155,7 +155,8 @@ TEST(JointOps, ADeltaLayerEqualsItsOps) {
           }
           EXPECT_TRUE(SameBits(out, expected)) << isa << threads << " by " << at_once;
           // States that are wanted on the way: only where a step has rows on both sides.
-          const size_t compared = at_once == DeltaLayer::kTokens ? states.size() : states.size() / 2;
+          const bool all = at_once == DeltaLayer::kTokens;
+          const size_t compared = all ? states.size() : states.size() / 2;
           EXPECT_EQ(0, std::memcmp(states.data(), expected_states.data(), compared * 4))
               << isa << threads << " by " << at_once;
         }

@@ -2,7 +2,8 @@
 // Products of many tokens with 32-blocks. A tile multiplication covers one block of 16 rows and 16
 // tokens; its integers go through memory to be scaled and added to the result, which is what
 // bounds the speed. Eight blocks at a time are widened to signed bytes (Q8_0 is used as it lies)
-// and go over a chunk of tokens, so weights come from the first-level cache, as the results so far do.
+// and go over a chunk of tokens, so weights come from the first-level cache, as the results so far
+// do.
 #include <immintrin.h>
 
 #include "kernels/cpu/amx/matrix_many.h"
