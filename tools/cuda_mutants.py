@@ -322,11 +322,6 @@ MUTANTS = [
      "from_host.tokens = arrays.AtHost(rows.tokens);", "from_host.tokens = rows.tokens;", None, "*StartTest*"),
     ("last_columns_of_wide_tiles", "tensor/many/outputs.cuh",
      "return StoreRows<kBoxed>(to, total);", "return StoreRows<kBoxed + 8>(to, total);", "tensor/many/product_many.cu", "ProductForms*"),
-    ("blocks_of_the_second_type", "quantised/forms/one.cuh",
-     "ForBlocks(b, first.blocks, blocks - share);", "ForBlocks(b, first.blocks + 1, blocks - share);",
-     "quantised/forms/one_256.cu", "*InputTest*"),
-    ("types_that_never_meet", "quantised/forms/one_256.cu",
-     "if (second != DType::kQ6_K) return false;", "return false;", None, "*KernelsTest*"),
     ("scales_not_moved", "rows/keep.cu",
      "       2 * KvGroups(channels));", "       2 * KvGroups(channels) - 2);", None, "*KeepOps*"),
     # Packed weights.

@@ -27,7 +27,7 @@ MUTANTS = [
     ("gathered_is_everywhere", "src/kernels/split/split_memory.cc", "Set(rows, part.where | missing)", "Set(rows, whereabouts_.all())", KERNELS),
     ("written_is_everywhere", "src/kernels/split/whereabouts.cc", "  if (where != all_) Add(set);\n", "", KERNELS),
     ("rows_below_are_forgotten", "src/kernels/split/whereabouts.cc",
-     "    keep(row_end, row + area.rows, col, col + area.cols);\n", "", KERNELS),
+     "  keep(last, row_end, piece.col, col_end);\n", "", KERNELS),
     ("outputs_of_another_device", "src/kernels/split/split_backend.cc",
      "machine_.Wrote(Columns(projection.out, part.begin, part.count()), Only(part.device));",
      "machine_.Wrote(Columns(projection.out, part.begin, part.count()), Only(0));", KERNELS),

@@ -20,7 +20,7 @@ MUTANTS = [(*mutant, TESTS) for mutant in [
     ("steps_end_inside_of_whole_pictures", "src/engine/engine.cc",
      "return sequence.sight->WholeRows(sequence.lease.computed(), rows);", "return rows;"),
     ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
-     "int64_t{from - seen.begin} * width", "int64_t{0} * width"),
+     "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
 ]] + [
     ("colours_of_the_screen", "src/picture/gif.cc", "frame_.colours = ordered ? grey : colours;",
      "if (frame_.data.empty() && frame_.width == 0) frame_.colours = ordered ? grey : colours;", PICTURE),
