@@ -123,7 +123,8 @@ TEST_P(LargeStates, NoCallMovesMoreBesideATier) {
     EXPECT_GE(loaded, 2 * 499) << "came up again";
     if (wanted.empty()) wanted = tokens;
     EXPECT_EQ(tokens, wanted);
-    constexpr size_t kMost = HostTier::kInBytesPerCall + HostTier::kOutBytesPerCall;
+    // A step at rest asks the tier twice: as every step does, and for what there is time for.
+    constexpr size_t kMost = 2 * (HostTier::kInBytesPerCall + HostTier::kOutBytesPerCall);
     EXPECT_LE(memory.most(), kMost) << words << " words";
     EXPECT_EQ(memory.given_back(), 0u);
   }
