@@ -45,6 +45,7 @@ class JoinedMemory::Owner final : public DeviceBuffer::Owner {
 
 JoinedMemory::JoinedMemory(std::vector<Part> parts) : parts_(std::move(parts)) {
   CHECK(!parts_.empty());
+  rest_ = parts_[0].memory;
 }
 
 JoinedMemory::~JoinedMemory() { CHECK(units_.empty()); }
@@ -112,7 +113,7 @@ size_t JoinedMemory::UnitBytesIn(int memory, DevicePtr<std::byte> units) const {
 JoinedMemory::Run JoinedMemory::RunAt(DevicePtr<const std::byte> at, size_t bytes) const {
   const std::byte* const address = Raw(at);
   const Units* const units = UnitsOf(address);
-  if (units == nullptr) return {0, PlaceAt(const_cast<std::byte*>(address)), bytes};
+  if (units == nullptr) return {kRest, PlaceAt(const_cast<std::byte*>(address)), bytes};
   const auto offset = static_cast<size_t>(address - units->begin);
   const size_t unit = offset / units->shape.bytes;
   size_t inside = offset % units->shape.bytes;
@@ -137,15 +138,15 @@ void JoinedMemory::ForEachRun(DevicePtr<const std::byte> at, size_t bytes,
 // A page that another unit has is there already.
 Status JoinedMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
   const Units* const found = UnitsOf(Raw(begin));
-  if (found == nullptr) return first().Commit(begin, bytes);
+  if (found == nullptr) return rest_->Commit(begin, bytes);
   Status status;
   ForEachRun(begin, bytes, [&](const Run& run, size_t) {
-    if (status.ok()) status = parts_[size_t(run.memory)].memory->Commit(run.place, run.bytes);
+    if (status.ok()) status = MemoryOf(run).Commit(run.place, run.bytes);
   });
   Units& units = *units_.find(found->begin)->second;
   ForEachRun(begin, bytes, [&](const Run& run, size_t) {
     Units::Part& part = units.parts[size_t(run.memory)];
-    const size_t page_bytes = parts_[size_t(run.memory)].memory->page_bytes();
+    const size_t page_bytes = MemoryOf(run).page_bytes();
     const auto offset = static_cast<size_t>(Raw(run.place) - Raw(part.buffer.data()));
     const size_t last = (offset + run.bytes - 1) / page_bytes;
     if (part.users.size() <= last) part.users.resize(last + 1);
@@ -157,11 +158,11 @@ Status JoinedMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
 
 void JoinedMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
   const Units* const found = UnitsOf(Raw(begin));
-  if (found == nullptr) return first().Discard(begin, bytes);
+  if (found == nullptr) return rest_->Discard(begin, bytes);
   Units& units = *units_.find(found->begin)->second;
   ForEachRun(begin, bytes, [&](const Run& run, size_t) {
     Units::Part& part = units.parts[size_t(run.memory)];
-    DeviceMemory& memory = *parts_[size_t(run.memory)].memory;
+    DeviceMemory& memory = MemoryOf(run);
     const size_t page_bytes = memory.page_bytes();
     const auto offset = static_cast<size_t>(Raw(run.place) - Raw(part.buffer.data()));
     const size_t last = (offset + run.bytes - 1) / page_bytes;
@@ -176,14 +177,14 @@ void JoinedMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
 
 void JoinedMemory::Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) {
   ForEachRun(to, bytes, [&](const Run& run, size_t done) {
-    parts_[size_t(run.memory)].memory->Upload(run.place, static_cast<const std::byte*>(from) + done,
+    MemoryOf(run).Upload(run.place, static_cast<const std::byte*>(from) + done,
                                               run.bytes);
   });
 }
 
 void JoinedMemory::Download(void* to, DevicePtr<const std::byte> from, size_t bytes) {
   ForEachRun(from, bytes, [&](const Run& run, size_t done) {
-    parts_[size_t(run.memory)].memory->Download(static_cast<std::byte*>(to) + done, run.place,
+    MemoryOf(run).Download(static_cast<std::byte*>(to) + done, run.place,
                                                 run.bytes);
   });
 }
@@ -192,8 +193,8 @@ void JoinedMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from
   ForEachRun(to, bytes, [&](const Run& outer, size_t begin) {
     for (size_t done = 0; done < outer.bytes;) {
       const Run run = RunAt(from + int64_t(begin + done), outer.bytes - done);
-      DeviceMemory& source = *parts_[size_t(run.memory)].memory;
-      DeviceMemory& target = *parts_[size_t(outer.memory)].memory;
+      DeviceMemory& source = MemoryOf(run);
+      DeviceMemory& target = MemoryOf(outer);
       const DevicePtr<std::byte> place = outer.place + int64_t(done);
       if (&source == &target) {
         target.Copy(place, run.place, run.bytes);
@@ -209,7 +210,7 @@ void JoinedMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from
 
 void JoinedMemory::Zero(DevicePtr<std::byte> to, size_t bytes) {
   ForEachRun(to, bytes, [&](const Run& run, size_t) {
-    parts_[size_t(run.memory)].memory->Zero(run.place, run.bytes);
+    MemoryOf(run).Zero(run.place, run.bytes);
   });
 }
 

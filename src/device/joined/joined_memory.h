@@ -17,7 +17,8 @@ namespace reprise {
 
 // The memories of several devices as one, for whoever owns state and copies it: units have one
 // address each, and their pieces lie where their layers compute (UnitShape). Ops never see such an
-// address: PlaceIn says where the parts of one memory begin. What is no unit lies in the first.
+// address: PlaceIn says where the parts of one memory begin. What is no unit lies in the first, or
+// where SetRest says.
 //
 // Thread safety: as the memories have it; ReserveUnits is called by one thread while no other
 // calls anything.
@@ -34,14 +35,16 @@ class JoinedMemory final : public DeviceMemory, public UnitMemory {
   ~JoinedMemory() override;
 
   size_t count() const { return parts_.size(); }
+  // Where all that is no unit lies from now on. It must outlive this.
+  void SetRest(DeviceMemory* rest) { rest_ = rest; }
   // Which share of the state lies in each of them.
   void SetShares(std::vector<double> shares) { shares_ = std::move(shares); }
   // How much state there is room for where a memory alone has room for `free` bytes.
   using Free = std::function<uint64_t(const DeviceMemory&)>;
   uint64_t Room(const Free& free) const;
 
-  Result<DeviceBuffer> Allocate(size_t bytes) override { return first().Allocate(bytes); }
-  Result<DeviceBuffer> Reserve(size_t bytes) override { return first().Reserve(bytes); }
+  Result<DeviceBuffer> Allocate(size_t bytes) override { return rest_->Allocate(bytes); }
+  Result<DeviceBuffer> Reserve(size_t bytes) override { return rest_->Reserve(bytes); }
   Result<DeviceBuffer> ReserveUnits(const UnitShape& shape, size_t count) override;
   DevicePtr<std::byte> PlaceIn(int memory, DevicePtr<std::byte> units) const override;
   const UnitShape* ShapeOf(DevicePtr<std::byte> units) const override;
@@ -69,7 +72,10 @@ class JoinedMemory final : public DeviceMemory, public UnitMemory {
     size_t bytes = 0;
   };
 
-  DeviceMemory& first() const { return *parts_[0].memory; }
+  static constexpr int kRest = -1;
+  DeviceMemory& MemoryOf(const Run& run) const {
+    return run.memory == kRest ? *rest_ : *parts_[size_t(run.memory)].memory;
+  }
   const Units* UnitsOf(const std::byte* address) const;
   // The run that begins at `at`, no longer than `bytes`.
   Run RunAt(DevicePtr<const std::byte> at, size_t bytes) const;
@@ -77,6 +83,7 @@ class JoinedMemory final : public DeviceMemory, public UnitMemory {
                   const std::function<void(const Run&, size_t done)>& visit) const;
 
   const std::vector<Part> parts_;
+  DeviceMemory* rest_ = nullptr;
   std::vector<double> shares_;
   std::map<const std::byte*, Units*> units_;  // by first address
 };

@@ -27,6 +27,7 @@ Devices::Devices(std::vector<Device> devices, Split split) : devices_(std::move(
   if (split == Split::kRows) {
     split_ = std::make_unique<SplitBackend>(std::move(together));
     split_->SetState(memory_.get());
+    memory_->SetRest(&split_->memory());
     scratch_.emplace_back(split_->memory());
     contexts_.push_back({split_.get(), scratch_.data()});
     return;
