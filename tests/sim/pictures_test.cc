@@ -53,7 +53,7 @@ class PicturesTest : public ::testing::Test {
       return ModelExecutor::BeginLook(pixels);
     }
     Status Predict(const BatchView& batch, const StateMemory& memory, bool first,
-                   std::span<float> hidden, float* logits) override {
+                   std::span<float> hidden, std::span<float> logits) override {
       for (size_t i = 0; i < batch.places.size(); ++i) {
         guesses.emplace_back(batch.sequences[i].past.logical, batch.places[i]);
       }

@@ -2,6 +2,7 @@
 #include "kernels/bench/gauges.h"
 
 #include "base/clock.h"
+#include "kernels/split/split_backend.h"
 
 #ifdef REPRISE_CUDA
 #include "kernels/cuda/gauges.h"
@@ -31,11 +32,19 @@ class HostStopwatch final : public Stopwatch {
   std::vector<int64_t> marks_;
 };
 
-[[maybe_unused]] bool IsCuda(const Backend& backend) { return backend.name().starts_with("cuda"); }
+// One GPU. Several that are split by rows have a name that begins alike.
+[[maybe_unused]] bool IsCuda(const Backend& backend) {
+  return backend.name().starts_with("cuda") &&
+         dynamic_cast<const SplitBackend*>(&backend) == nullptr;
+}
 
 }  // namespace
 
 Ceilings CeilingsOf([[maybe_unused]] Backend& backend, [[maybe_unused]] DType weights) {
+  // What several devices can do is held against one of them.
+  if (const auto* const split = dynamic_cast<const SplitBackend*>(&backend)) {
+    return CeilingsOf(split->part(0), weights);
+  }
 #ifdef REPRISE_CUDA
   if (IsCuda(backend)) return cuda::CeilingsOf(backend, weights);
 #endif
