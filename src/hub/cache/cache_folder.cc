@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,13 @@ namespace reprise::hub {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Part of the name of a file that no other process and no other thread writes: several pulls of one
+// model run in one server.
+std::string OwnSuffix() {
+  static std::atomic<uint64_t> count{0};
+  return std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
 
 constexpr size_t kEntriesMax = 100'000;
 constexpr size_t kRefBytesMax = 1024;
@@ -90,7 +98,7 @@ Status CacheFolder::WriteRef(const std::string& repo, const std::string& revisio
   if (IsCommit(revision) || ReadRef(repo, revision) == commit) return OkStatus();
   const std::string path = RepoPath(repo) + "/refs/" + revision;
   REPRISE_TRY(MakeFolders(fs::path(path).parent_path()));
-  const std::string own = path + "." + std::to_string(::getpid()) + ".tmp";
+  const std::string own = path + "." + OwnSuffix() + ".tmp";
   REPRISE_TRY(WriteFileAtomically(own, BytesOf(commit)));
   if (::rename(own.c_str(), path.c_str()) != 0) return FileError("cannot write", path, errno);
   return OkStatus();
@@ -112,8 +120,8 @@ Status CacheFolder::Link(const std::string& repo, const std::string& commit,
   std::error_code error;
   if (fs::read_symlink(path, error) == fs::path(target)) return OkStatus();
   REPRISE_TRY(MakeFolders(fs::path(path).parent_path()));
-  const std::string beside = fs::path(path).parent_path().string() + "/.link." + file.digest + "." +
-                             std::to_string(::getpid());
+  const std::string beside =
+      fs::path(path).parent_path().string() + "/.link." + file.digest + "." + OwnSuffix();
   ::unlink(beside.c_str());
   if (::symlink(target.c_str(), beside.c_str()) != 0) {
     return FileError("cannot link", path, errno);

@@ -2,10 +2,12 @@
 // The layout of the cache, its locks, and what is found, removed and verified there.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hub/cache/cache_folder.h"
@@ -70,6 +72,23 @@ TEST_F(Cache, HasTheLayoutOfTheHubsTools) {
   EXPECT_EQ(cache_.LockPath("org/repo", "d"), cache_.path() + "/.locks/models--org--repo/d.lock");
   EXPECT_TRUE(cache_.HasBlob("org/repo", file));
   EXPECT_FALSE(cache_.HasBlob("org/repo", {file.path, file.bytes + 1, file.digest}));
+}
+
+// Pulls of one model at the same moment in one server.
+TEST_F(Cache, ThreadsWriteOneRef) {
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 200; ++i) {
+        const std::string& commit = (thread + i) % 2 == 0 ? kCommit : kOlder;
+        failed += cache_.WriteRef("org/repo", "main", commit).ok() ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_TRUE(cache_.ReadRef("org/repo", "main").has_value());
 }
 
 TEST_F(Cache, ARefThatIsNoCommitIsNone) {
