@@ -71,7 +71,7 @@ TEST(Config, RefusesWhatIsNotComputedHereByName) {
   };
   expect(Make("qwen3", "hidden_act", "\"gelu\""), "gelu");
   expect(Make("llama", "layer_types", R"(["full_attention", "mamba"])"), "mamba");
-  expect(Make("qwen3", "rope_scaling", R"({"rope_type": "dynamic", "factor": 4.0})"), "dynamic");
+  expect(Make("qwen3", "rope_scaling", R"({"rope_type": "spiral", "factor": 4.0})"), "spiral");
   expect(Make("qwen3", "attention_bias", "true"), "bias");
   expect(FindFamily(true, "arctic").status(), "arctic");
   expect(FindFamily(true, "arctic").status(), "qwen35");  // known names: those of the format

@@ -103,10 +103,9 @@ struct TileRows {
   int64_t row[2];  // of the step; -1: none
   int head[2];     // query head
   int position[2];
-  int ahead[2];  // what a row sees behind itself
 };
 
-// kAhead: rows with a window may see what is behind them.
+// kAhead: rows with a window may see what is behind them, as Weigh looks up.
 template <bool kAhead = false>
 __device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceView& sequence,
                                       const QueryRange& range, int kv_head, int tile) {
@@ -119,11 +118,9 @@ __device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceV
     rows.row[h] = real ? sequence.row_begin + row : -1;
     rows.head[h] = kv_head * call.group + query % call.group;
     rows.position[h] = real ? sequence.position + row : -1;
-    rows.ahead[h] = 0;
-    if (call.params.ends == nullptr || !real) continue;
-    const int ahead = EndSeen(call, sequence, row) - 1 - rows.position[h];
+    if (call.params.ends == nullptr || !real || (kAhead && call.params.window > 0)) continue;
     // Without a window a row that sees more is one that stands further behind.
-    (kAhead && call.params.window > 0 ? rows.ahead : rows.position)[h] += ahead;
+    rows.position[h] = EndSeen(call, sequence, row) - 1;
   }
   return rows;
 }
@@ -147,7 +144,9 @@ __device__ __forceinline__ void Weigh(const AttentionView& params, const TileRow
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
-    end[h] = rows.position[h] + rows.ahead[h] + 1 - page * kKeys;
+    // Looked up for every page: a register for it would be one too many.
+    const bool ahead = params.window > 0 && params.ends != nullptr && rows.row[h] >= 0;
+    end[h] = (ahead ? params.ends[rows.row[h]] : rows.position[h] + 1) - page * kKeys;
   }
   const auto visible = [&](int j, int e) {
     if (kAll) return true;
