@@ -26,7 +26,7 @@ HOT = {
     "ManyRowsKernel": (["HMMA", "LDSM"], 0),
     # Values of 256 channels in registers, and what the pages of a group have come to: a few bytes go
     # to the stack.
-    "TensorAttention": (["HMMA", "LDSM"], 72),
+    "TensorAttention": (["HMMA", "LDSM"], 88),  # four tight forms look up where rows end; 72 without
     "ManyQueries": (["HGMMA", "LDGSTS"], 56),
     "DeepAttention": (["HMMA", "LDGSTS"], 32),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
