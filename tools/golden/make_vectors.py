@@ -22,8 +22,11 @@ def main():
     made, skipped = {}, []
     for folder in sorted(path.parent for path in TARGET.glob("*/config.json")):
         config = json.loads((folder / "config.json").read_text())
-        # Nor does it round activations as products with quantised weights do.
-        if config["model_type"] not in transformers.CONFIG_MAPPING or "quantization_config" in config:
+        # Nor does it round activations as products with quantised weights do. Where angles follow the length, it takes that
+        # of the tokens, and a server that of its context.
+        rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+        follows = rope.get("rope_type", rope.get("type")) == "dynamic" and not rope.get("alpha")
+        if config["model_type"] not in transformers.CONFIG_MAPPING or "quantization_config" in config or follows:
             skipped.append(folder.name)
             continue
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()

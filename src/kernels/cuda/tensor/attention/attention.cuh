@@ -134,18 +134,20 @@ __device__ __noinline__ inline float Softcap(float s, float cap) {
 }
 
 // Scores become weights; those of positions that are not visible 0. `top`: -infinity where none is.
-// kAll: every position of the page is visible to every row. kCap: there may be a soft cap.
-template <bool kAll, bool kCap>
+// kAll: every position of the page is visible to every row. kRare: there may be
+// a soft cap, and rows with a window that see what is behind them.
+template <bool kAll, bool kRare>
 __device__ __forceinline__ void Weigh(const AttentionView& params, const TileRows& rows, int page,
                                       PageScores& score, float (&top)[2]) {
-  const float unit = reference::UnitOfScores(params.scale, kCap ? params.softcap : 0);
+  const float unit = reference::UnitOfScores(params.scale, kRare ? params.softcap : 0);
   const int t = threadIdx.x % 4;
   int first[2], end[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
     // Looked up for every page: a register for it would be one too many.
-    const bool ahead = params.window > 0 && params.ends != nullptr && rows.row[h] >= 0;
+    const bool ahead =
+        kRare && params.window > 0 && params.ends != nullptr && rows.row[h] >= 0;
     end[h] = (ahead ? params.ends[rows.row[h]] : rows.position[h] + 1) - page * kKeys;
   }
   const auto visible = [&](int j, int e) {
@@ -159,7 +161,7 @@ __device__ __forceinline__ void Weigh(const AttentionView& params, const TileRow
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float& s = score[j][e];
-      if (kCap && params.softcap != 0) s = Softcap(s * params.scale, params.softcap);
+      if (kRare && params.softcap != 0) s = Softcap(s * params.scale, params.softcap);
       float& most = largest[e / 2][e % 2];
       if (visible(j, e)) most = fmaxf(s, most);  // which of two zeros it is, nobody sees
     }
