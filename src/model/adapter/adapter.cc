@@ -431,8 +431,10 @@ bool IsAdaptable(const PlannedTensor& tensor) {
          !turned(tensor.other_fused);
 }
 
+namespace {
+
 // Not experts, embeddings or heads, whose rows are not those of the step.
-static bool ChangesLayersAlone(const Adapter& adapter, const AdaptableModel& model) {
+bool ChangesLayersAlone(const Adapter& adapter, const AdaptableModel& model) {
   if (!adapter.embedding().empty()) return false;
   for (size_t i = 0; i < adapter.products().size(); ++i) {
     const PlannedTensor& tensor = model.tensors[i];
@@ -441,6 +443,8 @@ static bool ChangesLayersAlone(const Adapter& adapter, const AdaptableModel& mod
   }
   return true;
 }
+
+}  // namespace
 
 Result<std::shared_ptr<const Adapter>> Adapter::Load(const AdapterFile& file, double scale,
                                                      const AdaptableModel& model,
@@ -453,8 +457,7 @@ Result<std::shared_ptr<const Adapter>> Adapter::Load(const AdapterFile& file, do
   std::shared_ptr<Adapter> adapter(new Adapter());
   REPRISE_TRY(AdapterLoader(file, scale, model, contexts, adapter.get()).Load());
   adapter->shape_ = ShapeOf(adapter->products_);
-  const bool known = contexts.size() == 1 && ChangesLayersAlone(*adapter, model);
-  if (known) {
+  if (contexts.size() == 1 && ChangesLayersAlone(*adapter, model)) {
     REPRISE_ASSIGN(adapter->table_, contexts.front().backend->LowRankTable(adapter->products_));
   }
   return std::shared_ptr<const Adapter>(std::move(adapter));
